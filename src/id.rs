@@ -1,0 +1,101 @@
+//! Names of things: keys, flights, waiters. Plain data.
+
+use std::fmt;
+
+/// The digest of a key: what stands for a request everywhere but in the process
+/// that received it.
+///
+/// 256 bits of BLAKE3 over namespace and key, so that no text of a user ever
+/// becomes part of a store's key, a log line or a label.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyDigest([u8; 32]);
+
+impl KeyDigest {
+    /// Takes 32 bytes that are already a digest.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes of the digest.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+/// 64 lowercase hexadecimal digits.
+impl fmt::Display for KeyDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The first 16 digits: enough to tell flights apart in a log.
+impl fmt::Debug for KeyDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0[..8].iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+macro_rules! random_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+        pub struct $name(u128);
+
+        impl $name {
+            /// A new random one.
+            #[must_use]
+            pub fn random() -> Self {
+                Self(rand::random())
+            }
+
+            /// The id that this number is.
+            #[must_use]
+            pub const fn from_u128(number: u128) -> Self {
+                Self(number)
+            }
+
+            /// The id as a number.
+            #[must_use]
+            pub const fn as_u128(self) -> u128 {
+                self.0
+            }
+        }
+
+        /// 32 lowercase hexadecimal digits.
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:032x}", self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
+
+random_id! {
+    /// The random half of a flight's name, new for every attempt to own.
+    FlightId
+}
+
+random_id! {
+    /// Names one process's wait for one key.
+    WaiterId
+}
+
+/// A flight: its fencing token and its random id. The two are always compared
+/// together, so that a token that a store gave out twice after losing its data
+/// still names one flight only.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FlightRef {
+    /// The fencing token: greater than that of every earlier owner of the key.
+    pub token: u64,
+    /// The random id.
+    pub id: FlightId,
+}

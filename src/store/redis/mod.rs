@@ -1,0 +1,6 @@
+/// placeholder
+#[derive(Debug)]
+pub struct RedisStore;
+/// placeholder
+#[derive(Debug)]
+pub struct RedisStoreBuilder;
