@@ -30,6 +30,11 @@ pub enum Bypass {
     NoKey,
     /// A request with this key is in the air further up the same call chain.
     Recursion,
+    /// It waited for a flight whose response may not be shared, or whose key is
+    /// known for such responses.
+    Unshared,
+    /// It was not made inside a Tokio runtime.
+    NoRuntime,
 }
 
 impl Bypass {
@@ -52,6 +57,8 @@ impl Bypass {
             Self::Predicate => "predicate",
             Self::NoKey => "no_key",
             Self::Recursion => "recursion",
+            Self::Unshared => "unshared",
+            Self::NoRuntime => "no_runtime",
         }
     }
 }

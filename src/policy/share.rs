@@ -6,10 +6,7 @@ use http::{
 };
 
 use super::{Vary, vary};
-use crate::{
-    frame::Head,
-    headers::{is_token, members},
-};
+use crate::headers::{is_token, members};
 
 /// What may be done with a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,17 +53,24 @@ impl PrivateReason {
 /// Decides from the head as inner gave it, before anything is taken from it.
 ///
 /// `covers` says whether a request header is part of the key.
-pub(crate) fn share(head: &Head, covers: impl Fn(&HeaderName) -> bool) -> Share {
-    match private(head, covers) {
+pub(crate) fn share(
+    status: StatusCode,
+    headers: &HeaderMap,
+    covers: impl Fn(&HeaderName) -> bool,
+) -> Share {
+    match private(status, headers, covers) {
         Some(reason) => Share::Private(reason),
-        None => Share::All { reusable: reusable(head) },
+        None => Share::All { reusable: reusable(status, headers) },
     }
 }
 
-fn private(head: &Head, covers: impl Fn(&HeaderName) -> bool) -> Option<PrivateReason> {
-    let headers = &head.headers;
-    if head.status.is_informational()
-        || matches!(head.status, StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED)
+fn private(
+    status: StatusCode,
+    headers: &HeaderMap,
+    covers: impl Fn(&HeaderName) -> bool,
+) -> Option<PrivateReason> {
+    if status.is_informational()
+        || matches!(status, StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED)
     {
         return Some(PrivateReason::Status);
     }
@@ -103,10 +107,10 @@ fn is_stream(headers: &HeaderMap) -> bool {
 }
 
 /// Freshness matters to those who come later, never to those who waited.
-fn reusable(head: &Head) -> bool {
-    let mut stale = head.status.is_server_error();
+fn reusable(status: StatusCode, headers: &HeaderMap) -> bool {
+    let mut stale = status.is_server_error();
     let mut limited = false;
-    for member in members(&head.headers, &CACHE_CONTROL) {
+    for member in members(headers, &CACHE_CONTROL) {
         stale |= is_token(member, "no-cache");
         if is_token(member, "max-age") || is_token(member, "s-maxage") {
             limited = true;
@@ -114,7 +118,7 @@ fn reusable(head: &Head) -> bool {
         }
     }
     // An `expires` alone is taken for passed: nothing here reads dates.
-    !stale && (limited || !head.headers.contains_key(EXPIRES))
+    !stale && (limited || !headers.contains_key(EXPIRES))
 }
 
 fn positive(member: &[u8]) -> bool {
