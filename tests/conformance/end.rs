@@ -11,7 +11,7 @@ use super::{
     is_lapsed, key,
 };
 
-pub async fn finish_twice_is_accepted(engine: &impl Engine) {
+pub(crate) async fn finish_twice_is_accepted(engine: &impl Engine) {
     let statuses =
         [EndStatus::Failed, EndStatus::TimedOut, EndStatus::Private, EndStatus::TooLarge];
     for status in statuses {
@@ -33,7 +33,7 @@ pub async fn finish_twice_is_accepted(engine: &impl Engine) {
     assert!(matches!(node.renew(flight).await, BeatReply::Over));
 }
 
-pub async fn finish_is_accepted_again_after_the_next_grant(engine: &impl Engine) {
+pub(crate) async fn finish_is_accepted_again_after_the_next_grant(engine: &impl Engine) {
     let key = key();
     let mut old = Node::new(engine, key).await;
     let first = old.own(&ask()).await;
@@ -45,7 +45,7 @@ pub async fn finish_is_accepted_again_after_the_next_grant(engine: &impl Engine)
     new.renewed(second).await;
 }
 
-pub async fn outcome_stands_against_a_second_one(engine: &impl Engine) {
+pub(crate) async fn outcome_stands_against_a_second_one(engine: &impl Engine) {
     let mut node = Node::new(engine, key()).await;
     let flight = node.own(&ask()).await;
     node.finish(&done(flight, "one")).await;
@@ -55,7 +55,7 @@ pub async fn outcome_stands_against_a_second_one(engine: &impl Engine) {
     assert_eq!(node.fetch().await.as_deref(), Some(&b"one"[..]));
 }
 
-pub async fn kept_back_record_is_wanted_when_somebody_waits(engine: &impl Engine) {
+pub(crate) async fn kept_back_record_is_wanted_when_somebody_waits(engine: &impl Engine) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
@@ -69,7 +69,7 @@ pub async fn kept_back_record_is_wanted_when_somebody_waits(engine: &impl Engine
     is_done(&follower.look(&ask_after(flight)).await, flight, "answer");
 }
 
-pub async fn kept_back_record_is_let_go_when_nobody_waits(engine: &impl Engine) {
+pub(crate) async fn kept_back_record_is_let_go_when_nobody_waits(engine: &impl Engine) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let ask = ask();
@@ -84,7 +84,7 @@ pub async fn kept_back_record_is_let_go_when_nobody_waits(engine: &impl Engine) 
     other.own(&super::ask()).await;
 }
 
-pub async fn abandon_is_refused_while_a_waiter_is_live(engine: &impl Engine) {
+pub(crate) async fn abandon_is_refused_while_a_waiter_is_live(engine: &impl Engine) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
@@ -101,7 +101,7 @@ pub async fn abandon_is_refused_while_a_waiter_is_live(engine: &impl Engine) {
     assert_eq!(owner.abandon(flight).await, Abandoned::Over);
 }
 
-pub async fn abandon_hands_over_at_once(engine: &impl Engine) {
+pub(crate) async fn abandon_hands_over_at_once(engine: &impl Engine) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let ask = ask();
@@ -115,7 +115,7 @@ pub async fn abandon_hands_over_at_once(engine: &impl Engine) {
     other.renewed(next).await;
 }
 
-pub async fn private_mark_frees_all_and_ends(engine: &impl Engine) {
+pub(crate) async fn private_mark_frees_all_and_ends(engine: &impl Engine) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
@@ -144,7 +144,7 @@ pub async fn private_mark_frees_all_and_ends(engine: &impl Engine) {
     owner.own(&ask()).await;
 }
 
-pub async fn reuse_ends_with_its_window(engine: &impl Engine) {
+pub(crate) async fn reuse_ends_with_its_window(engine: &impl Engine) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
@@ -162,7 +162,7 @@ pub async fn reuse_ends_with_its_window(engine: &impl Engine) {
     owner.own(&ask()).await;
 }
 
-pub async fn unmarked_answer_is_not_reused(engine: &impl Engine) {
+pub(crate) async fn unmarked_answer_is_not_reused(engine: &impl Engine) {
     let mut node = Node::new(engine, key()).await;
     let flight = node.own(&ask()).await;
     node.finish(&Finish { reusable: false, ..done(flight, "answer") }).await;
@@ -170,7 +170,7 @@ pub async fn unmarked_answer_is_not_reused(engine: &impl Engine) {
     node.own(&Join { reuse: KEEP, ..ask() }).await;
 }
 
-pub async fn answer_is_kept_for_its_time(engine: &impl Engine) {
+pub(crate) async fn answer_is_kept_for_its_time(engine: &impl Engine) {
     let mut node = Node::new(engine, key()).await;
     let flight = node.own(&ask()).await;
     let keep = LEASE * 4;
@@ -183,7 +183,7 @@ pub async fn answer_is_kept_for_its_time(engine: &impl Engine) {
     assert_eq!(node.fetch().await, None);
 }
 
-pub async fn fetch_reads_the_last_record(engine: &impl Engine) {
+pub(crate) async fn fetch_reads_the_last_record(engine: &impl Engine) {
     let key = key();
     let mut node = Node::new(engine, key).await;
     assert_eq!(node.fetch().await, None);
@@ -200,7 +200,7 @@ pub async fn fetch_reads_the_last_record(engine: &impl Engine) {
     assert_eq!(other.fetch().await.as_deref(), Some(&b"three"[..]));
 }
 
-pub async fn too_large_answer_is_nobodys(engine: &impl Engine) {
+pub(crate) async fn too_large_answer_is_nobodys(engine: &impl Engine) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let ask = ask();
