@@ -8,8 +8,7 @@ use tower_singleflight::{
 };
 
 use super::{
-    Engine, KEEP, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, follows, is_done,
-    is_lapsed, key,
+    Engine, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, follows, is_done, is_lapsed, key,
 };
 
 async fn pair(engine: &impl Engine) -> (Node, FlightRef, Node, Join) {
@@ -224,7 +223,7 @@ pub(crate) async fn follower_never_gets_older_outcome(engine: &impl Engine) {
     owner.release(next.id, Some(next.token)).await;
     is_lapsed(&follower.look(&wait).await);
     // Nor where only the old one's end came through a failover.
-    let newer = Join { known: next.token + KEEP.as_secs(), ..ask() };
+    let newer = Join { known: next.token + 5, ..ask() };
     let third = owner.own(&newer).await;
     owner.finish(&done(third, "third")).await;
     is_lapsed(&follower.look(&Join { known: third.token + 1, ..ask() }).await);

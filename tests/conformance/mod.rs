@@ -6,7 +6,7 @@
 //! mod conformance;
 //!
 //! struct MyEngine { /* a server of the test's own */ }
-//! impl conformance::Engine for MyEngine { /* node, elapse */ }
+//! impl conformance::Engine for MyEngine { /* async fn node, async fn elapse */ }
 //!
 //! conformance::conformance!((), MyEngine::start().await);
 //! ```
@@ -38,15 +38,15 @@ pub(crate) const LAPSE: Duration = Duration::from_millis(600);
 /// Well inside a lease.
 pub(crate) const STEP: Duration = Duration::from_millis(250);
 /// How long ends are kept.
-pub(crate) const KEEP: Duration = Duration::from_secs(5);
+pub(crate) const KEEP: Duration = Duration::from_secs(3);
 
 /// One place where nodes meet, for one test.
-pub(crate) trait Engine {
+pub(crate) trait Engine: Send + Sync {
     /// A store of a process of its own; all meet in the same data.
-    async fn node(&self) -> Arc<dyn Store>;
+    fn node(&self) -> impl Future<Output = Arc<dyn Store>> + Send;
 
     /// Lets time pass, for the nodes and for the data.
-    async fn elapse(&self, time: Duration);
+    fn elapse(&self, time: Duration) -> impl Future<Output = ()> + Send;
 }
 
 /// A key that no other test uses.
