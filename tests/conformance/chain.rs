@@ -68,7 +68,7 @@ pub(crate) async fn answer_ends_the_chain(engine: &impl Engine) {
     let mut node = Node::new(engine, key).await;
     let first = run(engine, key, None, EndStatus::Failed).await;
     let second = node.own(&ask_after(first)).await;
-    node.finish(&done(second, "answer")).await;
+    node.finished(&done(second, "answer")).await;
     let third = run(engine, key, None, EndStatus::Failed).await;
     is_lapsed(&node.look(&ask_after(third)).await);
     run(engine, key, Some(third), EndStatus::Failed).await;

@@ -45,7 +45,7 @@ pub(crate) async fn follower_gets_push_with_record(engine: &impl Engine) {
 
 pub(crate) async fn push_between_join_and_wait_is_kept(engine: &impl Engine) {
     let (mut owner, flight, mut follower, _) = pair(engine).await;
-    owner.finish(&done(flight, "answer")).await;
+    owner.finished(&done(flight, "answer")).await;
     engine.elapse(Duration::from_millis(50)).await;
     is_end(&follower.pushed().await, flight, EndStatus::Done, Some("answer"));
 }
@@ -56,7 +56,7 @@ pub(crate) async fn push_outlives_a_wait_that_was_dropped(engine: &impl Engine) 
         follower.not_pushed().await;
     }
     owner.renewed(flight).await;
-    owner.finish(&done(flight, "answer")).await;
+    owner.finished(&done(flight, "answer")).await;
     is_end(&follower.pushed().await, flight, EndStatus::Done, Some("answer"));
 }
 
@@ -66,11 +66,11 @@ pub(crate) async fn pushes_begin_with_the_first_follow(engine: &impl Engine) {
     let flight = owner.own(&ask()).await;
     let mut other = Node::new(engine, key).await;
     other.not_pushed().await;
-    owner.finish(&done(flight, "one")).await;
+    owner.finished(&done(flight, "one")).await;
     let second = owner.own(&ask()).await;
     other.follow(&ask(), second).await;
     other.not_pushed().await;
-    owner.finish(&done(second, "two")).await;
+    owner.finished(&done(second, "two")).await;
     is_end(&other.pushed().await, second, EndStatus::Done, Some("two"));
 }
 
@@ -91,7 +91,7 @@ pub(crate) async fn release_is_pushed(engine: &impl Engine) {
 pub(crate) async fn failure_is_pushed(engine: &impl Engine) {
     for how in [EndStatus::Failed, EndStatus::TimedOut] {
         let (mut owner, flight, mut follower, _) = pair(engine).await;
-        owner.finish(&ended(flight, how)).await;
+        owner.finished(&ended(flight, how)).await;
         is_end(&follower.pushed().await, flight, how, None);
     }
 }
@@ -139,7 +139,7 @@ pub(crate) async fn watch_keeps_the_mark(engine: &impl Engine) {
     }
     engine.elapse(STEP).await;
     assert_eq!(owner.renewed(flight).await, 1);
-    owner.finish(&done(flight, "answer")).await;
+    owner.finished(&done(flight, "answer")).await;
     is_done(&follower.watch(&ask_after(flight), STEP * 2).await, flight, "answer");
 }
 
@@ -184,7 +184,7 @@ pub(crate) async fn look_never_grants(engine: &impl Engine) {
     is_lapsed(&node.look(&ask_after(flight)).await);
     is_lapsed(&node.watch(&ask_after(flight), LEASE).await);
     let next = node.own(&ask_after(flight)).await;
-    node.finish(&ended(next, EndStatus::Failed)).await;
+    node.finished(&ended(next, EndStatus::Failed)).await;
     is_lapsed(&node.watch(&ask_after(next), LEASE).await);
     node.own(&ask_after(next)).await;
 }
@@ -193,7 +193,7 @@ pub(crate) async fn follower_gets_the_outcome_whose_push_it_missed(engine: &impl
     let (mut owner, flight, follower, _) = pair(engine).await;
     let key = follower.key;
     drop(follower);
-    owner.finish(&done(flight, "answer")).await;
+    owner.finished(&done(flight, "answer")).await;
     let mut again = Node::new(engine, key).await;
     for _ in 0..2 {
         assert!(!is_done(&again.join(&ask_after(flight)).await, flight, "answer"));
@@ -202,7 +202,7 @@ pub(crate) async fn follower_gets_the_outcome_whose_push_it_missed(engine: &impl
 
 pub(crate) async fn follower_gets_the_outcome_under_the_next_owner(engine: &impl Engine) {
     let (mut owner, flight, mut follower, wait) = pair(engine).await;
-    owner.finish(&done(flight, "answer")).await;
+    owner.finished(&done(flight, "answer")).await;
     let next = owner.own(&ask()).await;
     let look = Join { known: flight.token, ..wait };
     is_done(&follower.join(&look).await, flight, "answer");
@@ -213,7 +213,7 @@ pub(crate) async fn follower_gets_the_outcome_under_the_next_owner(engine: &impl
 
 pub(crate) async fn follower_never_gets_older_outcome(engine: &impl Engine) {
     let (mut owner, old, mut follower, wait) = pair(engine).await;
-    owner.finish(&done(old, "old")).await;
+    owner.finished(&done(old, "old")).await;
     let next = owner.own(&ask()).await;
     let wait = Join { known: next.token, ..wait };
     // While the next one runs, when its lease is over, and when it was let go.
@@ -225,7 +225,7 @@ pub(crate) async fn follower_never_gets_older_outcome(engine: &impl Engine) {
     // Nor where only the old one's end came through a failover.
     let newer = Join { known: next.token + 5, ..ask() };
     let third = owner.own(&newer).await;
-    owner.finish(&done(third, "third")).await;
+    owner.finished(&done(third, "third")).await;
     is_lapsed(&follower.look(&Join { known: third.token + 1, ..ask() }).await);
     is_done(&follower.look(&Join { known: third.token, ..ask() }).await, third, "third");
 }

@@ -153,6 +153,11 @@ impl Node {
         self.session.finish(finish.clone()).await.expect("finish")
     }
 
+    /// Finishes, and must be accepted.
+    pub(crate) async fn finished(&mut self, finish: &Finish) {
+        assert_eq!(self.finish(finish).await, Finished::Accepted);
+    }
+
     pub(crate) async fn fetch(&mut self) -> Option<Bytes> {
         self.session.fetch().await.expect("fetch")
     }

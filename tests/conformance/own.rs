@@ -47,7 +47,7 @@ pub(crate) async fn late_duplicate_of_the_flight_before_never_owns(engine: &impl
     let mut node = Node::new(engine, key()).await;
     let (first, second) = (ask(), ask());
     let flight = node.own(&first).await;
-    node.finish(&ended(flight, EndStatus::Failed)).await;
+    node.finished(&ended(flight, EndStatus::Failed)).await;
     let flight = node.own(&second).await;
     node.release(flight.id, Some(flight.token)).await;
     is_ended(&node.join(&first).await, EndStatus::Failed);
@@ -62,8 +62,8 @@ pub(crate) async fn tokens_grow(engine: &impl Engine) {
         let flight = node.own(&ask()).await;
         tokens.push(flight.token);
         match round % 4 {
-            0 => drop(node.finish(&done(flight, "answer")).await),
-            1 => drop(node.finish(&ended(flight, EndStatus::Failed)).await),
+            0 => node.finished(&done(flight, "answer")).await,
+            1 => node.finished(&ended(flight, EndStatus::Failed)).await,
             2 => node.release(flight.id, Some(flight.token)).await,
             _ => engine.elapse(LAPSE).await,
         }
@@ -216,7 +216,7 @@ pub(crate) async fn release_of_an_ended_flight_changes_nothing(engine: &impl Eng
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
-    owner.finish(&done(flight, "answer")).await;
+    owner.finished(&done(flight, "answer")).await;
     owner.release(flight.id, Some(flight.token)).await;
     let joined = owner.look(&ask_after(flight)).await;
     super::is_done(&joined, flight, "answer");
