@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use tower_singleflight::{
     MemoryStore,
-    store::{BeatReply, EndStatus, Joined, Loss, Pushed, Store},
+    store::{Abandoned, BeatReply, EndStatus, Joined, Loss, Pushed, Store},
 };
 
 use self::conformance::{Engine, KEEP, LEASE, Node, ask, ask_after, done, ended, is_lapsed, key};
@@ -34,8 +34,8 @@ async fn many_keys_leave_nothing_behind() {
         let flight = node.own(&ask()).await;
         match round % 4 {
             0 => node.release(flight.id, None).await,
-            1 => drop(node.abandon(flight).await),
-            2 => drop(node.finish(&ended(flight, EndStatus::Done)).await),
+            1 => assert_eq!(node.abandon(flight).await, Abandoned::Over),
+            2 => node.finished(&ended(flight, EndStatus::Done)).await,
             _ => {}
         }
     }

@@ -30,7 +30,7 @@ async fn lose(engine: &impl Engine, key: KeyDigest, last: Option<FlightRef>) -> 
     flight
 }
 
-pub async fn two_failed_runs_end_the_chain(engine: &impl Engine) {
+pub(crate) async fn two_failed_runs_end_the_chain(engine: &impl Engine) {
     let key = key();
     let first = run(engine, key, None, EndStatus::Failed).await;
     let second = run(engine, key, Some(first), EndStatus::Failed).await;
@@ -43,7 +43,7 @@ pub async fn two_failed_runs_end_the_chain(engine: &impl Engine) {
     }
 }
 
-pub async fn timeouts_count_as_failed_runs(engine: &impl Engine) {
+pub(crate) async fn timeouts_count_as_failed_runs(engine: &impl Engine) {
     let key = key();
     let first = run(engine, key, None, EndStatus::Failed).await;
     let second = run(engine, key, Some(first), EndStatus::TimedOut).await;
@@ -51,7 +51,7 @@ pub async fn timeouts_count_as_failed_runs(engine: &impl Engine) {
     is_failed(&follower.join(&ask_after(first)).await, second, EndStatus::TimedOut);
 }
 
-pub async fn fresh_caller_begins_a_new_chain(engine: &impl Engine) {
+pub(crate) async fn fresh_caller_begins_a_new_chain(engine: &impl Engine) {
     let key = key();
     let first = run(engine, key, None, EndStatus::Failed).await;
     let second = run(engine, key, Some(first), EndStatus::Failed).await;
@@ -63,18 +63,18 @@ pub async fn fresh_caller_begins_a_new_chain(engine: &impl Engine) {
     is_failed(&follower.join(&ask_after(third)).await, fourth, EndStatus::Failed);
 }
 
-pub async fn answer_ends_the_chain(engine: &impl Engine) {
+pub(crate) async fn answer_ends_the_chain(engine: &impl Engine) {
     let key = key();
     let mut node = Node::new(engine, key).await;
     let first = run(engine, key, None, EndStatus::Failed).await;
     let second = node.own(&ask_after(first)).await;
-    node.finish(&done(second, "answer")).await;
+    node.finished(&done(second, "answer")).await;
     let third = run(engine, key, None, EndStatus::Failed).await;
     is_lapsed(&node.look(&ask_after(third)).await);
     run(engine, key, Some(third), EndStatus::Failed).await;
 }
 
-pub async fn three_lost_owners_quarantine_the_key(engine: &impl Engine) {
+pub(crate) async fn three_lost_owners_quarantine_the_key(engine: &impl Engine) {
     let key = key();
     let mut last = lose(engine, key, None).await;
     for _ in 0..2 {
@@ -103,7 +103,7 @@ pub async fn three_lost_owners_quarantine_the_key(engine: &impl Engine) {
     node.own(&ask_after(next)).await;
 }
 
-pub async fn released_owners_are_not_lost_ones(engine: &impl Engine) {
+pub(crate) async fn released_owners_are_not_lost_ones(engine: &impl Engine) {
     let key = key();
     let mut node = Node::new(engine, key).await;
     let mut last = lose(engine, key, None).await;
@@ -121,7 +121,7 @@ pub async fn released_owners_are_not_lost_ones(engine: &impl Engine) {
     assert!(matches!(node.join(&ask_after(last)).await, Joined::Quarantined { .. }));
 }
 
-pub async fn losses_and_failures_are_counted_apart(engine: &impl Engine) {
+pub(crate) async fn losses_and_failures_are_counted_apart(engine: &impl Engine) {
     let key = key();
     let first = run(engine, key, None, EndStatus::Failed).await;
     let second = lose(engine, key, Some(first)).await;

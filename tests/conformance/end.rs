@@ -11,7 +11,7 @@ use super::{
     is_lapsed, key,
 };
 
-pub async fn finish_twice_is_accepted(engine: &impl Engine) {
+pub(crate) async fn finish_twice_is_accepted(engine: &impl Engine) {
     let statuses =
         [EndStatus::Failed, EndStatus::TimedOut, EndStatus::Private, EndStatus::TooLarge];
     for status in statuses {
@@ -33,7 +33,7 @@ pub async fn finish_twice_is_accepted(engine: &impl Engine) {
     assert!(matches!(node.renew(flight).await, BeatReply::Over));
 }
 
-pub async fn finish_is_accepted_again_after_the_next_grant(engine: &impl Engine) {
+pub(crate) async fn finish_is_accepted_again_after_the_next_grant(engine: &impl Engine) {
     let key = key();
     let mut old = Node::new(engine, key).await;
     let first = old.own(&ask()).await;
@@ -45,17 +45,17 @@ pub async fn finish_is_accepted_again_after_the_next_grant(engine: &impl Engine)
     new.renewed(second).await;
 }
 
-pub async fn outcome_stands_against_a_second_one(engine: &impl Engine) {
+pub(crate) async fn outcome_stands_against_a_second_one(engine: &impl Engine) {
     let mut node = Node::new(engine, key()).await;
     let flight = node.own(&ask()).await;
-    node.finish(&done(flight, "one")).await;
-    node.finish(&done(flight, "two")).await;
-    node.finish(&ended(flight, EndStatus::Failed)).await;
+    node.finished(&done(flight, "one")).await;
+    node.finished(&done(flight, "two")).await;
+    node.finished(&ended(flight, EndStatus::Failed)).await;
     is_done(&node.look(&ask_after(flight)).await, flight, "one");
     assert_eq!(node.fetch().await.as_deref(), Some(&b"one"[..]));
 }
 
-pub async fn kept_back_record_is_wanted_when_somebody_waits(engine: &impl Engine) {
+pub(crate) async fn kept_back_record_is_wanted_when_somebody_waits(engine: &impl Engine) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
@@ -69,7 +69,7 @@ pub async fn kept_back_record_is_wanted_when_somebody_waits(engine: &impl Engine
     is_done(&follower.look(&ask_after(flight)).await, flight, "answer");
 }
 
-pub async fn kept_back_record_is_let_go_when_nobody_waits(engine: &impl Engine) {
+pub(crate) async fn kept_back_record_is_let_go_when_nobody_waits(engine: &impl Engine) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let ask = ask();
@@ -84,7 +84,7 @@ pub async fn kept_back_record_is_let_go_when_nobody_waits(engine: &impl Engine) 
     other.own(&super::ask()).await;
 }
 
-pub async fn abandon_is_refused_while_a_waiter_is_live(engine: &impl Engine) {
+pub(crate) async fn abandon_is_refused_while_a_waiter_is_live(engine: &impl Engine) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
@@ -101,7 +101,7 @@ pub async fn abandon_is_refused_while_a_waiter_is_live(engine: &impl Engine) {
     assert_eq!(owner.abandon(flight).await, Abandoned::Over);
 }
 
-pub async fn abandon_hands_over_at_once(engine: &impl Engine) {
+pub(crate) async fn abandon_hands_over_at_once(engine: &impl Engine) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let ask = ask();
@@ -115,7 +115,7 @@ pub async fn abandon_hands_over_at_once(engine: &impl Engine) {
     other.renewed(next).await;
 }
 
-pub async fn private_mark_frees_all_and_ends(engine: &impl Engine) {
+pub(crate) async fn private_mark_frees_all_and_ends(engine: &impl Engine) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
@@ -144,11 +144,11 @@ pub async fn private_mark_frees_all_and_ends(engine: &impl Engine) {
     owner.own(&ask()).await;
 }
 
-pub async fn reuse_ends_with_its_window(engine: &impl Engine) {
+pub(crate) async fn reuse_ends_with_its_window(engine: &impl Engine) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
-    owner.finish(&done(flight, "answer")).await;
+    owner.finished(&done(flight, "answer")).await;
     let mut other = Node::new(engine, key).await;
     let reuse = Join { reuse: STEP * 2, ..ask() };
     assert!(is_done(&other.join(&reuse).await, flight, "answer"), "reused by a fresh caller");
@@ -158,23 +158,23 @@ pub async fn reuse_ends_with_its_window(engine: &impl Engine) {
     is_lapsed(&other.look(&reuse).await);
     // Pure single flight: a fresh caller gets no answer that is there already.
     let next = other.own(&ask()).await;
-    other.finish(&done(next, "next")).await;
+    other.finished(&done(next, "next")).await;
     owner.own(&ask()).await;
 }
 
-pub async fn unmarked_answer_is_not_reused(engine: &impl Engine) {
+pub(crate) async fn unmarked_answer_is_not_reused(engine: &impl Engine) {
     let mut node = Node::new(engine, key()).await;
     let flight = node.own(&ask()).await;
-    node.finish(&Finish { reusable: false, ..done(flight, "answer") }).await;
+    node.finished(&Finish { reusable: false, ..done(flight, "answer") }).await;
     is_done(&node.look(&ask_after(flight)).await, flight, "answer");
     node.own(&Join { reuse: KEEP, ..ask() }).await;
 }
 
-pub async fn answer_is_kept_for_its_time(engine: &impl Engine) {
+pub(crate) async fn answer_is_kept_for_its_time(engine: &impl Engine) {
     let mut node = Node::new(engine, key()).await;
     let flight = node.own(&ask()).await;
     let keep = LEASE * 4;
-    node.finish(&Finish { keep, ..done(flight, "answer") }).await;
+    node.finished(&Finish { keep, ..done(flight, "answer") }).await;
     engine.elapse(LEASE * 3).await;
     is_done(&node.look(&ask_after(flight)).await, flight, "answer");
     assert_eq!(node.fetch().await.as_deref(), Some(&b"answer"[..]));
@@ -183,31 +183,31 @@ pub async fn answer_is_kept_for_its_time(engine: &impl Engine) {
     assert_eq!(node.fetch().await, None);
 }
 
-pub async fn fetch_reads_the_last_record(engine: &impl Engine) {
+pub(crate) async fn fetch_reads_the_last_record(engine: &impl Engine) {
     let key = key();
     let mut node = Node::new(engine, key).await;
     assert_eq!(node.fetch().await, None);
     let first = node.own(&ask()).await;
-    node.finish(&done(first, "one")).await;
+    node.finished(&done(first, "one")).await;
     // `join` that grants does not take it away, nor does an end without a record.
     let second = node.own(&ask()).await;
     let mut other = Node::new(engine, key).await;
     assert_eq!(other.fetch().await.as_deref(), Some(&b"one"[..]));
-    node.finish(&ended(second, EndStatus::Failed)).await;
+    node.finished(&ended(second, EndStatus::Failed)).await;
     assert_eq!(other.fetch().await.as_deref(), Some(&b"one"[..]));
     let third = node.own(&ask()).await;
-    node.finish(&done(third, "three")).await;
+    node.finished(&done(third, "three")).await;
     assert_eq!(other.fetch().await.as_deref(), Some(&b"three"[..]));
 }
 
-pub async fn too_large_answer_is_nobodys(engine: &impl Engine) {
+pub(crate) async fn too_large_answer_is_nobodys(engine: &impl Engine) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let ask = ask();
     let flight = owner.own(&ask).await;
     let mut follower = Node::new(engine, key).await;
     follower.follow(&super::ask(), flight).await;
-    owner.finish(&ended(flight, EndStatus::TooLarge)).await;
+    owner.finished(&ended(flight, EndStatus::TooLarge)).await;
     assert!(matches!(
         follower.pushed().await,
         super::Pushed::Ended { flight: of, status: EndStatus::TooLarge, record: None } if of == flight

@@ -8,8 +8,7 @@ use tower_singleflight::{
 };
 
 use super::{
-    Engine, KEEP, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, follows, is_done,
-    is_lapsed, key,
+    Engine, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, follows, is_done, is_lapsed, key,
 };
 
 async fn pair(engine: &impl Engine) -> (Node, FlightRef, Node, Join) {
@@ -31,7 +30,7 @@ fn is_end(pushed: &Pushed, of: FlightRef, how: EndStatus, text: Option<&str>) {
     }
 }
 
-pub async fn follower_gets_push_with_record(engine: &impl Engine) {
+pub(crate) async fn follower_gets_push_with_record(engine: &impl Engine) {
     let (mut owner, flight, mut follower, _) = pair(engine).await;
     let wait = async {
         is_end(&follower.pushed().await, flight, EndStatus::Done, Some("answer"));
@@ -44,38 +43,38 @@ pub async fn follower_gets_push_with_record(engine: &impl Engine) {
     follower.not_pushed().await;
 }
 
-pub async fn push_between_join_and_wait_is_kept(engine: &impl Engine) {
+pub(crate) async fn push_between_join_and_wait_is_kept(engine: &impl Engine) {
     let (mut owner, flight, mut follower, _) = pair(engine).await;
-    owner.finish(&done(flight, "answer")).await;
+    owner.finished(&done(flight, "answer")).await;
     engine.elapse(Duration::from_millis(50)).await;
     is_end(&follower.pushed().await, flight, EndStatus::Done, Some("answer"));
 }
 
-pub async fn push_outlives_a_wait_that_was_dropped(engine: &impl Engine) {
+pub(crate) async fn push_outlives_a_wait_that_was_dropped(engine: &impl Engine) {
     let (mut owner, flight, mut follower, _) = pair(engine).await;
     for _ in 0..3 {
         follower.not_pushed().await;
     }
     owner.renewed(flight).await;
-    owner.finish(&done(flight, "answer")).await;
+    owner.finished(&done(flight, "answer")).await;
     is_end(&follower.pushed().await, flight, EndStatus::Done, Some("answer"));
 }
 
-pub async fn pushes_begin_with_the_first_follow(engine: &impl Engine) {
+pub(crate) async fn pushes_begin_with_the_first_follow(engine: &impl Engine) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
     let mut other = Node::new(engine, key).await;
     other.not_pushed().await;
-    owner.finish(&done(flight, "one")).await;
+    owner.finished(&done(flight, "one")).await;
     let second = owner.own(&ask()).await;
     other.follow(&ask(), second).await;
     other.not_pushed().await;
-    owner.finish(&done(second, "two")).await;
+    owner.finished(&done(second, "two")).await;
     is_end(&other.pushed().await, second, EndStatus::Done, Some("two"));
 }
 
-pub async fn release_is_pushed(engine: &impl Engine) {
+pub(crate) async fn release_is_pushed(engine: &impl Engine) {
     let (mut owner, flight, mut follower, wait) = pair(engine).await;
     owner.release(flight.id, Some(flight.token)).await;
     let pushed = follower.pushed().await;
@@ -89,15 +88,15 @@ pub async fn release_is_pushed(engine: &impl Engine) {
     assert!(matches!(pushed, Pushed::Released { flight: of } if of == next), "{pushed:?}");
 }
 
-pub async fn failure_is_pushed(engine: &impl Engine) {
+pub(crate) async fn failure_is_pushed(engine: &impl Engine) {
     for how in [EndStatus::Failed, EndStatus::TimedOut] {
         let (mut owner, flight, mut follower, _) = pair(engine).await;
-        owner.finish(&ended(flight, how)).await;
+        owner.finished(&ended(flight, how)).await;
         is_end(&follower.pushed().await, flight, how, None);
     }
 }
 
-pub async fn rank_counts_those_who_joined_before(engine: &impl Engine) {
+pub(crate) async fn rank_counts_those_who_joined_before(engine: &impl Engine) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
@@ -114,7 +113,7 @@ pub async fn rank_counts_those_who_joined_before(engine: &impl Engine) {
     assert_eq!(owner.renewed(flight).await, 2);
 }
 
-pub async fn waiter_mark_runs_out(engine: &impl Engine) {
+pub(crate) async fn waiter_mark_runs_out(engine: &impl Engine) {
     let (mut owner, flight, _follower, _) = pair(engine).await;
     // The mark lasts for the rest of the lease and one more.
     for _ in 0..3 {
@@ -129,7 +128,7 @@ pub async fn waiter_mark_runs_out(engine: &impl Engine) {
     assert_eq!(owner.finish(&ended(flight, EndStatus::Done)).await, Finished::Accepted);
 }
 
-pub async fn watch_keeps_the_mark(engine: &impl Engine) {
+pub(crate) async fn watch_keeps_the_mark(engine: &impl Engine) {
     let (mut owner, flight, mut follower, wait) = pair(engine).await;
     for _ in 0..6 {
         engine.elapse(STEP).await;
@@ -140,11 +139,11 @@ pub async fn watch_keeps_the_mark(engine: &impl Engine) {
     }
     engine.elapse(STEP).await;
     assert_eq!(owner.renewed(flight).await, 1);
-    owner.finish(&done(flight, "answer")).await;
+    owner.finished(&done(flight, "answer")).await;
     is_done(&follower.watch(&ask_after(flight), STEP * 2).await, flight, "answer");
 }
 
-pub async fn watch_mark_is_as_long_as_asked(engine: &impl Engine) {
+pub(crate) async fn watch_mark_is_as_long_as_asked(engine: &impl Engine) {
     let (mut owner, flight, mut follower, wait) = pair(engine).await;
     follows(&follower.watch(&wait, STEP / 2).await, flight);
     assert_eq!(owner.renewed(flight).await, 1);
@@ -152,7 +151,7 @@ pub async fn watch_mark_is_as_long_as_asked(engine: &impl Engine) {
     assert_eq!(owner.renewed(flight).await, 0);
 }
 
-pub async fn leave_ends_one_wait(engine: &impl Engine) {
+pub(crate) async fn leave_ends_one_wait(engine: &impl Engine) {
     let (mut owner, flight, mut follower, wait) = pair(engine).await;
     follower.follow(&ask(), flight).await;
     assert_eq!(owner.renewed(flight).await, 2);
@@ -162,7 +161,7 @@ pub async fn leave_ends_one_wait(engine: &impl Engine) {
     }
 }
 
-pub async fn waiters_outlive_a_takeover(engine: &impl Engine) {
+pub(crate) async fn waiters_outlive_a_takeover(engine: &impl Engine) {
     let (mut owner, flight, mut first, wait) = pair(engine).await;
     let key = first.key;
     let mut second = Node::new(engine, key).await;
@@ -175,7 +174,7 @@ pub async fn waiters_outlive_a_takeover(engine: &impl Engine) {
     assert_eq!(first.finish(&ended(next, EndStatus::Done)).await, Finished::Wanted);
 }
 
-pub async fn look_never_grants(engine: &impl Engine) {
+pub(crate) async fn look_never_grants(engine: &impl Engine) {
     let key = key();
     let mut node = Node::new(engine, key).await;
     is_lapsed(&node.look(&ask()).await);
@@ -185,25 +184,25 @@ pub async fn look_never_grants(engine: &impl Engine) {
     is_lapsed(&node.look(&ask_after(flight)).await);
     is_lapsed(&node.watch(&ask_after(flight), LEASE).await);
     let next = node.own(&ask_after(flight)).await;
-    node.finish(&ended(next, EndStatus::Failed)).await;
+    node.finished(&ended(next, EndStatus::Failed)).await;
     is_lapsed(&node.watch(&ask_after(next), LEASE).await);
     node.own(&ask_after(next)).await;
 }
 
-pub async fn follower_gets_the_outcome_whose_push_it_missed(engine: &impl Engine) {
+pub(crate) async fn follower_gets_the_outcome_whose_push_it_missed(engine: &impl Engine) {
     let (mut owner, flight, follower, _) = pair(engine).await;
     let key = follower.key;
     drop(follower);
-    owner.finish(&done(flight, "answer")).await;
+    owner.finished(&done(flight, "answer")).await;
     let mut again = Node::new(engine, key).await;
     for _ in 0..2 {
         assert!(!is_done(&again.join(&ask_after(flight)).await, flight, "answer"));
     }
 }
 
-pub async fn follower_gets_the_outcome_under_the_next_owner(engine: &impl Engine) {
+pub(crate) async fn follower_gets_the_outcome_under_the_next_owner(engine: &impl Engine) {
     let (mut owner, flight, mut follower, wait) = pair(engine).await;
-    owner.finish(&done(flight, "answer")).await;
+    owner.finished(&done(flight, "answer")).await;
     let next = owner.own(&ask()).await;
     let look = Join { known: flight.token, ..wait };
     is_done(&follower.join(&look).await, flight, "answer");
@@ -212,9 +211,9 @@ pub async fn follower_gets_the_outcome_under_the_next_owner(engine: &impl Engine
     follower.follow(&ask(), next).await;
 }
 
-pub async fn follower_never_gets_older_outcome(engine: &impl Engine) {
+pub(crate) async fn follower_never_gets_older_outcome(engine: &impl Engine) {
     let (mut owner, old, mut follower, wait) = pair(engine).await;
-    owner.finish(&done(old, "old")).await;
+    owner.finished(&done(old, "old")).await;
     let next = owner.own(&ask()).await;
     let wait = Join { known: next.token, ..wait };
     // While the next one runs, when its lease is over, and when it was let go.
@@ -224,14 +223,14 @@ pub async fn follower_never_gets_older_outcome(engine: &impl Engine) {
     owner.release(next.id, Some(next.token)).await;
     is_lapsed(&follower.look(&wait).await);
     // Nor where only the old one's end came through a failover.
-    let newer = Join { known: next.token + KEEP.as_secs(), ..ask() };
+    let newer = Join { known: next.token + 5, ..ask() };
     let third = owner.own(&newer).await;
-    owner.finish(&done(third, "third")).await;
+    owner.finished(&done(third, "third")).await;
     is_lapsed(&follower.look(&Join { known: third.token + 1, ..ask() }).await);
     is_done(&follower.look(&Join { known: third.token, ..ask() }).await, third, "third");
 }
 
-pub async fn owner_of_lost_data_is_told_so(engine: &impl Engine) {
+pub(crate) async fn owner_of_lost_data_is_told_so(engine: &impl Engine) {
     let (mut owner, flight, _follower, _) = pair(engine).await;
     // One lease of grace, in which the record still says who owned.
     engine.elapse(LEASE * 2 + STEP).await;

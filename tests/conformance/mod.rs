@@ -6,7 +6,7 @@
 //! mod conformance;
 //!
 //! struct MyEngine { /* a server of the test's own */ }
-//! impl conformance::Engine for MyEngine { /* node, elapse */ }
+//! impl conformance::Engine for MyEngine { /* async fn node, async fn elapse */ }
 //!
 //! conformance::conformance!((), MyEngine::start().await);
 //! ```
@@ -25,32 +25,32 @@ use tower_singleflight::{
     },
 };
 
-pub mod chain;
-pub mod end;
-pub mod follow;
-pub mod own;
+pub(crate) mod chain;
+pub(crate) mod end;
+pub(crate) mod follow;
+pub(crate) mod own;
 
 /// The lease of all tests. A step that must come inside it leaves 200 ms for slow
 /// machines.
-pub const LEASE: Duration = Duration::from_millis(500);
+pub(crate) const LEASE: Duration = Duration::from_millis(500);
 /// Surely over, where `LEASE` began before.
-pub const LAPSE: Duration = Duration::from_millis(600);
+pub(crate) const LAPSE: Duration = Duration::from_millis(600);
 /// Well inside a lease.
-pub const STEP: Duration = Duration::from_millis(250);
+pub(crate) const STEP: Duration = Duration::from_millis(250);
 /// How long ends are kept.
-pub const KEEP: Duration = Duration::from_secs(5);
+pub(crate) const KEEP: Duration = Duration::from_secs(3);
 
 /// One place where nodes meet, for one test.
-pub trait Engine {
+pub(crate) trait Engine: Send + Sync {
     /// A store of a process of its own; all meet in the same data.
-    async fn node(&self) -> Arc<dyn Store>;
+    fn node(&self) -> impl Future<Output = Arc<dyn Store>> + Send;
 
     /// Lets time pass, for the nodes and for the data.
-    async fn elapse(&self, time: Duration);
+    fn elapse(&self, time: Duration) -> impl Future<Output = ()> + Send;
 }
 
 /// A key that no other test uses.
-pub fn key() -> KeyDigest {
+pub(crate) fn key() -> KeyDigest {
     let mut bytes = [0; 32];
     bytes[..16].copy_from_slice(&FlightId::random().as_u128().to_be_bytes());
     bytes[16..].copy_from_slice(&FlightId::random().as_u128().to_be_bytes());
@@ -58,7 +58,7 @@ pub fn key() -> KeyDigest {
 }
 
 /// What a fresh caller asks.
-pub fn ask() -> Join {
+pub(crate) fn ask() -> Join {
     Join {
         flight: FlightId::random(),
         waiter: WaiterId::random(),
@@ -71,29 +71,29 @@ pub fn ask() -> Join {
 }
 
 /// What a caller asks who knows this flight.
-pub fn ask_after(flight: FlightRef) -> Join {
+pub(crate) fn ask_after(flight: FlightRef) -> Join {
     Join { known: flight.token, ..ask() }
 }
 
 /// One driver of one process, with the process's keeper.
-pub struct Node {
+pub(crate) struct Node {
     key: KeyDigest,
     session: Box<dyn Session>,
     keeper: Box<dyn Heartbeat>,
 }
 
 impl Node {
-    pub async fn new(engine: &impl Engine, key: KeyDigest) -> Self {
+    pub(crate) async fn new(engine: &impl Engine, key: KeyDigest) -> Self {
         let store = engine.node().await;
         Self { key, session: store.session(key), keeper: store.heartbeat() }
     }
 
-    pub async fn join(&mut self, ask: &Join) -> Joined {
+    pub(crate) async fn join(&mut self, ask: &Join) -> Joined {
         self.session.join(ask.clone()).await.expect("join")
     }
 
     /// Joins, and must own.
-    pub async fn own(&mut self, ask: &Join) -> FlightRef {
+    pub(crate) async fn own(&mut self, ask: &Join) -> FlightRef {
         match self.join(ask).await {
             Joined::Own { token } => FlightRef { token, id: ask.flight },
             other => panic!("not Own: {other:?}"),
@@ -101,17 +101,17 @@ impl Node {
     }
 
     /// Joins, and must follow; what is left of the lease, and the rank.
-    pub async fn follow(&mut self, ask: &Join, owner: FlightRef) -> (Duration, u32) {
+    pub(crate) async fn follow(&mut self, ask: &Join, owner: FlightRef) -> (Duration, u32) {
         let joined = self.join(ask).await;
         follows(&joined, owner)
     }
 
     /// Joins without asking for a lease.
-    pub async fn look(&mut self, ask: &Join) -> Joined {
+    pub(crate) async fn look(&mut self, ask: &Join) -> Joined {
         self.join(&Join { look_only: true, ..ask.clone() }).await
     }
 
-    pub async fn watch(&mut self, ask: &Join, mark: Duration) -> Joined {
+    pub(crate) async fn watch(&mut self, ask: &Join, mark: Duration) -> Joined {
         let join = Join { look_only: true, ..ask.clone() };
         match self.beat(Beat::Watch { key: self.key, join, mark }).await {
             BeatReply::Watched(joined) => joined,
@@ -119,51 +119,56 @@ impl Node {
         }
     }
 
-    pub async fn renew(&mut self, flight: FlightRef) -> BeatReply {
+    pub(crate) async fn renew(&mut self, flight: FlightRef) -> BeatReply {
         self.beat(Beat::Renew { key: self.key, flight, lease: LEASE }).await
     }
 
     /// Renews, and must still own; how many wait.
-    pub async fn renewed(&mut self, flight: FlightRef) -> u32 {
+    pub(crate) async fn renewed(&mut self, flight: FlightRef) -> u32 {
         match self.renew(flight).await {
             BeatReply::Renewed { waiters } => waiters,
             other => panic!("not Renewed: {other:?}"),
         }
     }
 
-    pub async fn release(&mut self, flight: FlightId, token: Option<u64>) {
+    pub(crate) async fn release(&mut self, flight: FlightId, token: Option<u64>) {
         match self.beat(Beat::Release { key: self.key, flight, token }).await {
             BeatReply::Gone => {}
             other => panic!("not Gone: {other:?}"),
         }
     }
 
-    pub async fn leave(&mut self, waiter: WaiterId) {
+    pub(crate) async fn leave(&mut self, waiter: WaiterId) {
         match self.beat(Beat::Leave { key: self.key, waiter }).await {
             BeatReply::Gone => {}
             other => panic!("not Gone: {other:?}"),
         }
     }
 
-    pub async fn abandon(&mut self, flight: FlightRef) -> Abandoned {
+    pub(crate) async fn abandon(&mut self, flight: FlightRef) -> Abandoned {
         self.session.abandon(flight).await.expect("abandon")
     }
 
-    pub async fn finish(&mut self, finish: &Finish) -> Finished {
+    pub(crate) async fn finish(&mut self, finish: &Finish) -> Finished {
         self.session.finish(finish.clone()).await.expect("finish")
     }
 
-    pub async fn fetch(&mut self) -> Option<Bytes> {
+    /// Finishes, and must be accepted.
+    pub(crate) async fn finished(&mut self, finish: &Finish) {
+        assert_eq!(self.finish(finish).await, Finished::Accepted);
+    }
+
+    pub(crate) async fn fetch(&mut self) -> Option<Bytes> {
         self.session.fetch().await.expect("fetch")
     }
 
     /// The next push, which must come.
-    pub async fn pushed(&mut self) -> Pushed {
+    pub(crate) async fn pushed(&mut self) -> Pushed {
         tokio::time::timeout(Duration::from_secs(2), self.session.pushed()).await.expect("a push")
     }
 
     /// No push may come for a while.
-    pub async fn not_pushed(&mut self) {
+    pub(crate) async fn not_pushed(&mut self) {
         let pushed = tokio::time::timeout(Duration::from_millis(50), self.session.pushed()).await;
         assert!(pushed.is_err(), "pushed: {pushed:?}");
     }
@@ -176,19 +181,19 @@ impl Node {
 }
 
 /// An end with an answer that fresh callers may have.
-pub fn done(flight: FlightRef, record: &'static str) -> Finish {
+pub(crate) fn done(flight: FlightRef, record: &'static str) -> Finish {
     let record = Some(Bytes::from_static(record.as_bytes()));
     Finish { record, reusable: true, ..ended(flight, EndStatus::Done) }
 }
 
 /// An end without a record.
-pub fn ended(flight: FlightRef, status: EndStatus) -> Finish {
+pub(crate) fn ended(flight: FlightRef, status: EndStatus) -> Finish {
     let report = if status == EndStatus::Failed { "broken pipe" } else { "" }.to_owned();
     Finish { flight, status, record: None, reusable: false, keep: KEEP, report }
 }
 
 #[track_caller]
-pub fn follows(joined: &Joined, owner: FlightRef) -> (Duration, u32) {
+pub(crate) fn follows(joined: &Joined, owner: FlightRef) -> (Duration, u32) {
     match joined {
         Joined::Follow { flight, left, rank } if *flight == owner => (*left, *rank),
         other => panic!("not Follow of {owner:?}: {other:?}"),
@@ -197,7 +202,7 @@ pub fn follows(joined: &Joined, owner: FlightRef) -> (Duration, u32) {
 
 /// Must be this flight's end, with this record; whether it was reused.
 #[track_caller]
-pub fn is_done(joined: &Joined, of: FlightRef, text: &str) -> bool {
+pub(crate) fn is_done(joined: &Joined, of: FlightRef, text: &str) -> bool {
     match joined {
         Joined::Done { flight, record: Some(record), reused }
             if *flight == of && record == text.as_bytes() =>
@@ -209,7 +214,7 @@ pub fn is_done(joined: &Joined, of: FlightRef, text: &str) -> bool {
 }
 
 #[track_caller]
-pub fn is_ended(joined: &Joined, how: EndStatus) {
+pub(crate) fn is_ended(joined: &Joined, how: EndStatus) {
     match joined {
         Joined::Ended { status } if *status == how => {}
         other => panic!("not Ended as {how:?}: {other:?}"),
@@ -217,13 +222,13 @@ pub fn is_ended(joined: &Joined, how: EndStatus) {
 }
 
 #[track_caller]
-pub fn is_lapsed(joined: &Joined) {
+pub(crate) fn is_lapsed(joined: &Joined) {
     assert!(matches!(joined, Joined::Lapsed), "not Lapsed: {joined:?}");
 }
 
 /// Must be a failed chain's end: its last flight, how, and the error's text.
 #[track_caller]
-pub fn is_failed(joined: &Joined, of: FlightRef, how: EndStatus) -> String {
+pub(crate) fn is_failed(joined: &Joined, of: FlightRef, how: EndStatus) -> String {
     match joined {
         Joined::Failed { flight, status, report } if *flight == of && *status == how => {
             report.clone()

@@ -10,14 +10,14 @@ use super::{
     key,
 };
 
-pub async fn fresh_caller_is_granted(engine: &impl Engine) {
+pub(crate) async fn fresh_caller_is_granted(engine: &impl Engine) {
     let mut node = Node::new(engine, key()).await;
     let flight = node.own(&ask()).await;
     assert!(flight.token > 0);
     assert_eq!(node.renewed(flight).await, 0, "an owner is no waiter");
 }
 
-pub async fn join_asked_again_is_owned_again(engine: &impl Engine) {
+pub(crate) async fn join_asked_again_is_owned_again(engine: &impl Engine) {
     let mut node = Node::new(engine, key()).await;
     let ask = ask();
     let first = node.own(&ask).await;
@@ -28,7 +28,7 @@ pub async fn join_asked_again_is_owned_again(engine: &impl Engine) {
     assert_eq!(node.renewed(first).await, 0);
 }
 
-pub async fn late_duplicate_never_owns(engine: &impl Engine) {
+pub(crate) async fn late_duplicate_never_owns(engine: &impl Engine) {
     let key = key();
     for how in [EndStatus::Failed, EndStatus::TimedOut, EndStatus::Abandoned] {
         let mut node = Node::new(engine, key).await;
@@ -43,18 +43,18 @@ pub async fn late_duplicate_never_owns(engine: &impl Engine) {
     }
 }
 
-pub async fn late_duplicate_of_the_flight_before_never_owns(engine: &impl Engine) {
+pub(crate) async fn late_duplicate_of_the_flight_before_never_owns(engine: &impl Engine) {
     let mut node = Node::new(engine, key()).await;
     let (first, second) = (ask(), ask());
     let flight = node.own(&first).await;
-    node.finish(&ended(flight, EndStatus::Failed)).await;
+    node.finished(&ended(flight, EndStatus::Failed)).await;
     let flight = node.own(&second).await;
     node.release(flight.id, Some(flight.token)).await;
     is_ended(&node.join(&first).await, EndStatus::Failed);
     is_ended(&node.join(&second).await, EndStatus::Abandoned);
 }
 
-pub async fn tokens_grow(engine: &impl Engine) {
+pub(crate) async fn tokens_grow(engine: &impl Engine) {
     let key = key();
     let mut tokens = Vec::new();
     for round in 0..8 {
@@ -62,8 +62,8 @@ pub async fn tokens_grow(engine: &impl Engine) {
         let flight = node.own(&ask()).await;
         tokens.push(flight.token);
         match round % 4 {
-            0 => drop(node.finish(&done(flight, "answer")).await),
-            1 => drop(node.finish(&ended(flight, EndStatus::Failed)).await),
+            0 => node.finished(&done(flight, "answer")).await,
+            1 => node.finished(&ended(flight, EndStatus::Failed)).await,
             2 => node.release(flight.id, Some(flight.token)).await,
             _ => engine.elapse(LAPSE).await,
         }
@@ -75,7 +75,7 @@ pub async fn tokens_grow(engine: &impl Engine) {
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
 }
 
-pub async fn token_is_above_what_the_caller_knows(engine: &impl Engine) {
+pub(crate) async fn token_is_above_what_the_caller_knows(engine: &impl Engine) {
     let key = key();
     let mut node = Node::new(engine, key).await;
     let token = node.own(&ask()).await.token;
@@ -89,7 +89,7 @@ pub async fn token_is_above_what_the_caller_knows(engine: &impl Engine) {
     assert!(node.own(&ask()).await.token > newer.token);
 }
 
-pub async fn lease_lasts_as_long_as_it_is_renewed(engine: &impl Engine) {
+pub(crate) async fn lease_lasts_as_long_as_it_is_renewed(engine: &impl Engine) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
@@ -104,7 +104,7 @@ pub async fn lease_lasts_as_long_as_it_is_renewed(engine: &impl Engine) {
     other.own(&ask_after(flight)).await;
 }
 
-pub async fn lease_that_ran_out_is_not_own(engine: &impl Engine) {
+pub(crate) async fn lease_that_ran_out_is_not_own(engine: &impl Engine) {
     let mut node = Node::new(engine, key()).await;
     let flight = node.own(&ask()).await;
     engine.elapse(LAPSE).await;
@@ -115,7 +115,7 @@ pub async fn lease_that_ran_out_is_not_own(engine: &impl Engine) {
     is_lapsed(&node.look(&ask_after(flight)).await);
 }
 
-pub async fn renew_never_creates(engine: &impl Engine) {
+pub(crate) async fn renew_never_creates(engine: &impl Engine) {
     let mut node = Node::new(engine, key()).await;
     let flight = FlightRef { token: 7, id: FlightId::random() };
     for _ in 0..2 {
@@ -130,7 +130,7 @@ pub async fn renew_never_creates(engine: &impl Engine) {
     node.own(&ask()).await;
 }
 
-pub async fn superseded_owner_publishes_nothing(engine: &impl Engine) {
+pub(crate) async fn superseded_owner_publishes_nothing(engine: &impl Engine) {
     let key = key();
     let mut old = Node::new(engine, key).await;
     let first = old.own(&ask()).await;
@@ -154,7 +154,7 @@ pub async fn superseded_owner_publishes_nothing(engine: &impl Engine) {
     assert_eq!(new.fetch().await.as_deref(), Some(&b"new"[..]));
 }
 
-pub async fn superseded_owner_releases_nothing(engine: &impl Engine) {
+pub(crate) async fn superseded_owner_releases_nothing(engine: &impl Engine) {
     let key = key();
     let mut old = Node::new(engine, key).await;
     let first = old.own(&ask()).await;
@@ -166,7 +166,7 @@ pub async fn superseded_owner_releases_nothing(engine: &impl Engine) {
     new.renewed(second).await;
 }
 
-pub async fn other_flight_id_with_the_same_token_changes_nothing(engine: &impl Engine) {
+pub(crate) async fn other_flight_id_with_the_same_token_changes_nothing(engine: &impl Engine) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
@@ -185,7 +185,7 @@ pub async fn other_flight_id_with_the_same_token_changes_nothing(engine: &impl E
     assert_eq!(owner.finish(&done(flight, "answer")).await, Finished::Accepted);
 }
 
-pub async fn release_hands_over_at_once(engine: &impl Engine) {
+pub(crate) async fn release_hands_over_at_once(engine: &impl Engine) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let mut other = Node::new(engine, key).await;
@@ -195,11 +195,11 @@ pub async fn release_hands_over_at_once(engine: &impl Engine) {
         owner.release(flight.id, token_is_known.then_some(flight.token)).await;
         is_lapsed(&other.look(&ask_after(flight)).await);
         let next = other.own(&ask_after(flight)).await;
-        assert!(matches!(owner.finish(&ended(next, EndStatus::Failed)).await, Finished::Accepted));
+        assert!(matches!(other.finish(&ended(next, EndStatus::Failed)).await, Finished::Accepted));
     }
 }
 
-pub async fn release_frees_a_lease_that_ran_out_too(engine: &impl Engine) {
+pub(crate) async fn release_frees_a_lease_that_ran_out_too(engine: &impl Engine) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let ask = ask();
@@ -212,17 +212,17 @@ pub async fn release_frees_a_lease_that_ran_out_too(engine: &impl Engine) {
     is_ended(&owner.join(&ask).await, EndStatus::Abandoned);
 }
 
-pub async fn release_of_an_ended_flight_changes_nothing(engine: &impl Engine) {
+pub(crate) async fn release_of_an_ended_flight_changes_nothing(engine: &impl Engine) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
-    owner.finish(&done(flight, "answer")).await;
+    owner.finished(&done(flight, "answer")).await;
     owner.release(flight.id, Some(flight.token)).await;
     let joined = owner.look(&ask_after(flight)).await;
     super::is_done(&joined, flight, "answer");
 }
 
-pub async fn keys_are_apart(engine: &impl Engine) {
+pub(crate) async fn keys_are_apart(engine: &impl Engine) {
     let mut one = Node::new(engine, key()).await;
     let mut two = Node::new(engine, key()).await;
     let ask = ask();

@@ -92,7 +92,7 @@ impl Shards {
 
     /// The share of clearing that a grant owes to the shards that are not in use.
     pub(super) fn take_turn(&self, token: u64, now: Instant) {
-        if token % TURN != 0 {
+        if !token.is_multiple_of(TURN) {
             return;
         }
         let place = usize::try_from(token / TURN % SHARDS as u64).unwrap_or(0);
