@@ -1,6 +1,37 @@
-/// placeholder
-#[derive(Debug)]
-pub struct RedisStore;
-/// placeholder
-#[derive(Debug)]
-pub struct RedisStoreBuilder;
+//! The store on a Redis or Valkey server.
+//!
+//! Every step is one script on the keys of one flight key, which share a slot:
+//!
+//! | key | holds |
+//! |---|---|
+//! | `{prefix}:meta:{K}` | the record: owner, lease, outcome |
+//! | `{prefix}:waiters:{K}` | who waits, and until when |
+//! | `{prefix}:result:{K}` | the last answer |
+//! | `{prefix}:stream:{K}` | how each flight ended |
+//! | `{prefix}:owner-seq` | the greatest token given out |
+//!
+//! `K` is the key's digest in braces. All but the last expire. Connections are
+//! constant in number: a few for scripts, one for large records, one for pushes,
+//! one for each heartbeat.
+
+mod breaker;
+mod builder;
+mod connect;
+mod error;
+mod gate;
+mod handle;
+mod heartbeat;
+mod hub;
+mod keys;
+mod line;
+mod pool;
+mod push;
+mod queue;
+mod reply;
+mod script;
+mod seat;
+mod session;
+mod step;
+mod suspect;
+
+pub use self::{builder::RedisStoreBuilder, handle::RedisStore};

@@ -1,0 +1,147 @@
+//! When to stop asking a store that does not answer. No clock, no I/O.
+
+use std::time::{Duration, Instant};
+
+const FAILURES: u32 = 3;
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// Open after three failures in a row; then one probe at a time.
+#[derive(Debug, Default)]
+pub(super) struct Breaker {
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Closed { failures: u32 },
+    Open { until: Instant, wait: Duration, probing: bool },
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::Closed { failures: 0 }
+    }
+}
+
+/// Whether an operation may go out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// As usual.
+    Pass,
+    /// It is the one probe.
+    Probe,
+    /// Not now.
+    Refused,
+}
+
+impl Breaker {
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open { .. })
+    }
+
+    pub(super) fn admit(&mut self, now: Instant) -> Admission {
+        match &mut self.state {
+            State::Closed { .. } => Admission::Pass,
+            State::Open { until, probing, .. } if !*probing && now >= *until => {
+                *probing = true;
+                Admission::Probe
+            }
+            State::Open { .. } => Admission::Refused,
+        }
+    }
+
+    /// True where this closed it.
+    pub(super) fn success(&mut self) -> bool {
+        let was_open = self.is_open();
+        self.state = State::default();
+        was_open
+    }
+
+    /// True where this opened it. Whatever went out before it opened and fails
+    /// later is no news.
+    pub(super) fn failure(&mut self, probe: bool, now: Instant) -> bool {
+        match &mut self.state {
+            State::Closed { failures } => {
+                *failures += 1;
+                if *failures < FAILURES {
+                    return false;
+                }
+                let until = now + FIRST_WAIT;
+                self.state = State::Open { until, wait: FIRST_WAIT, probing: false };
+                true
+            }
+            State::Open { until, wait, probing } => {
+                if probe {
+                    *wait = (*wait * 2).min(LONGEST_WAIT);
+                    *until = now + *wait;
+                    *probing = false;
+                }
+                false
+            }
+        }
+    }
+
+    /// The probe was dropped before it knew: the next one may go at once.
+    pub(super) fn forgo(&mut self) {
+        if let State::Open { probing, .. } = &mut self.state {
+            *probing = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened(now: Instant) -> Breaker {
+        let mut breaker = Breaker::default();
+        assert!(!breaker.failure(false, now));
+        assert!(!breaker.failure(false, now));
+        assert!(breaker.failure(false, now));
+        breaker
+    }
+
+    #[test]
+    fn three_failures_in_a_row_open_it() {
+        let now = Instant::now();
+        let mut breaker = Breaker::default();
+        breaker.failure(false, now);
+        breaker.failure(false, now);
+        assert!(!breaker.success());
+        breaker.failure(false, now);
+        breaker.failure(false, now);
+        assert_eq!(breaker.admit(now), Admission::Pass);
+        assert!(breaker.failure(false, now));
+        assert_eq!(breaker.admit(now), Admission::Refused);
+    }
+
+    #[test]
+    fn one_probe_at_a_time_and_longer_waits() {
+        let mut now = Instant::now();
+        let mut breaker = opened(now);
+        for wait in [200, 400, 800, 1600, 2000, 2000] {
+            assert_eq!(breaker.admit(now), Admission::Refused);
+            now += Duration::from_millis(wait - 1);
+            assert_eq!(breaker.admit(now), Admission::Refused);
+            now += Duration::from_millis(1);
+            assert_eq!(breaker.admit(now), Admission::Probe);
+            assert_eq!(breaker.admit(now), Admission::Refused);
+            assert!(!breaker.failure(false, now), "a late failure is no news");
+            assert_eq!(breaker.admit(now), Admission::Refused);
+            assert!(!breaker.failure(true, now));
+        }
+        assert!(breaker.success());
+        assert_eq!(breaker.admit(now), Admission::Pass);
+    }
+
+    #[test]
+    fn a_dropped_probe_makes_way() {
+        let mut now = Instant::now();
+        let mut breaker = opened(now);
+        now += Duration::from_millis(200);
+        assert_eq!(breaker.admit(now), Admission::Probe);
+        breaker.forgo();
+        assert_eq!(breaker.admit(now), Admission::Probe);
+    }
+}

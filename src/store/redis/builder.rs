@@ -1,0 +1,126 @@
+//! Settings of the store.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use super::{
+    connect::Connector,
+    gate::Gate,
+    handle::{RedisStore, Shared},
+    hub::Hub,
+    keys::Names,
+    pool::Pool,
+};
+use crate::store::{StoreError, StoreErrorKind};
+
+const PREFIX_MAX: usize = 64;
+
+/// Builds a [`RedisStore`]. Made by [`RedisStore::builder`].
+#[derive(Clone)]
+#[must_use = "a builder does nothing until it connects"]
+pub struct RedisStoreBuilder {
+    url: String,
+    prefix: String,
+    operation_limit: Duration,
+    connect_limit: Duration,
+    pool_size: u32,
+}
+
+impl RedisStoreBuilder {
+    pub(super) fn new(url: String) -> Self {
+        Self {
+            url,
+            prefix: "ai:flight".to_owned(),
+            operation_limit: Duration::from_millis(250),
+            connect_limit: Duration::from_secs(2),
+            pool_size: 4,
+        }
+    }
+
+    /// What all keys and channels in the server begin with: ASCII, at most 64
+    /// characters, without braces and blanks. Defaults to `ai:flight`.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// How long one operation may take, with all waiting. Defaults to 250 ms.
+    pub fn operation_limit(mut self, limit: Duration) -> Self {
+        self.operation_limit = limit;
+        self
+    }
+
+    /// How long connecting may take. Defaults to 2 s.
+    pub fn connect_limit(mut self, limit: Duration) -> Self {
+        self.connect_limit = limit;
+        self
+    }
+
+    /// How many connections scripts share. Defaults to 4. Three more exist beside
+    /// them: for pushes, for large records and for the keeper.
+    pub fn pool_size(mut self, size: u32) -> Self {
+        self.pool_size = size;
+        self
+    }
+
+    /// Connects, and makes sure that the server has what is needed.
+    ///
+    /// # Errors
+    ///
+    /// As [`RedisStore::connect`], and where a setting cannot work.
+    pub async fn connect(self) -> Result<RedisStore, StoreError> {
+        let (store, connector) = self.build()?;
+        connector.check().await?;
+        store.warm();
+        Ok(store)
+    }
+
+    /// Does no I/O: for processes that start while the server is away. Whatever is
+    /// wrong with the server shows with the first operation.
+    ///
+    /// # Errors
+    ///
+    /// Where the address is not one, and where a setting cannot work.
+    pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
+        self.build().map(|(store, _)| store)
+    }
+
+    fn build(self) -> Result<(RedisStore, Connector), StoreError> {
+        let Self { url, prefix, operation_limit: limit, connect_limit, pool_size } = self;
+        let refuse = |text| Err(StoreError::new(StoreErrorKind::Address, text));
+        let fits = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
+        if prefix.is_empty() || prefix.len() > PREFIX_MAX || !prefix.bytes().all(fits) {
+            return refuse("prefix: 1 to 64 ASCII characters without braces and blanks");
+        }
+        if limit.is_zero() {
+            return refuse("operation_limit: zero leaves no time for an answer");
+        }
+        if connect_limit.is_zero() {
+            return refuse("connect_limit: zero leaves no time to connect");
+        }
+        if pool_size == 0 {
+            return refuse("pool_size: at least one connection is needed");
+        }
+        let connector = Connector::new(&url, connect_limit)?;
+        let names = Names::new(&prefix, connector.database());
+        let store = RedisStore::new(Shared {
+            gate: Gate::new(limit, connector.to_string()),
+            pool: Pool::new(connector.clone(), pool_size, limit),
+            bodies: Pool::new(connector.clone(), 1, limit),
+            hub: Arc::new(Hub::new(connector.clone(), names.clone(), limit)),
+            names,
+        });
+        Ok((store, connector))
+    }
+}
+
+impl fmt::Debug for RedisStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStoreBuilder")
+            .field("url", &"..")
+            .field("prefix", &self.prefix)
+            .field("operation_limit", &self.operation_limit)
+            .field("connect_limit", &self.connect_limit)
+            .field("pool_size", &self.pool_size)
+            .finish()
+    }
+}

@@ -1,0 +1,110 @@
+//! What every operation goes through: the time limit, the breaker, the count.
+
+use std::{
+    future::Future,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use super::{
+    breaker::{Admission, Breaker},
+    error,
+};
+use crate::store::{StoreError, StoreErrorKind, StoreState};
+
+/// Guards the way to one server.
+#[derive(Debug)]
+pub(super) struct Gate {
+    breaker: Mutex<Breaker>,
+    errors: AtomicU64,
+    limit: Duration,
+    address: String,
+}
+
+impl Gate {
+    pub(super) fn new(limit: Duration, address: String) -> Self {
+        Self { breaker: Mutex::default(), errors: AtomicU64::new(0), limit, address }
+    }
+
+    pub(super) fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    pub(super) fn errors(&self) -> u64 {
+        self.errors.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn state(&self) -> StoreState {
+        if self.breaker().is_open() { StoreState::Degraded } else { StoreState::Ok }
+    }
+
+    /// Runs an operation within the limit, or refuses at once.
+    pub(super) async fn run<T>(
+        &self,
+        operation: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let admission = self.breaker().admit(Instant::now());
+        if admission == Admission::Refused {
+            self.errors.fetch_add(1, Ordering::Relaxed);
+            return Err(StoreError::new(
+                StoreErrorKind::Open,
+                "the store does not answer: it is not asked for a moment",
+            ));
+        }
+        let probe = admission == Admission::Probe;
+        let mut forgo = Forgo { gate: self, armed: probe };
+        let result = tokio::time::timeout(self.limit, operation)
+            .await
+            .unwrap_or_else(|_| Err(error::timed_out()));
+        forgo.armed = false;
+        match &result {
+            Ok(_) => self.succeeded(),
+            Err(error) => self.failed(error, probe),
+        }
+        result
+    }
+
+    /// Something came back, by whichever way.
+    pub(super) fn succeeded(&self) {
+        if self.breaker().success() {
+            tracing::warn!(address = %self.address, "the store answers again");
+        }
+    }
+
+    /// Counts what failed on the keeper's line, which the breaker never holds up.
+    pub(super) fn count_error(&self) {
+        self.errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn failed(&self, error: &StoreError, probe: bool) {
+        self.count_error();
+        // An answer that makes no sense concerns one key: the store is there.
+        if error.kind() == StoreErrorKind::Reply {
+            return self.succeeded();
+        }
+        if self.breaker().failure(probe, Instant::now()) {
+            tracing::warn!(address = %self.address, %error, "the store does not answer");
+        }
+    }
+
+    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Frees the probe's place where its future is dropped.
+struct Forgo<'a> {
+    gate: &'a Gate,
+    armed: bool,
+}
+
+impl Drop for Forgo<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.gate.breaker().forgo();
+        }
+    }
+}

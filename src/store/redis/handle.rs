@@ -1,0 +1,92 @@
+//! The store itself.
+
+use std::{fmt, sync::Arc};
+
+use super::{
+    builder::RedisStoreBuilder, gate::Gate, heartbeat::RedisHeartbeat, hub::Hub, keys::Names,
+    pool::Pool, session::RedisSession,
+};
+use crate::{
+    id::KeyDigest,
+    store::{Heartbeat, Session, Store, StoreError, StoreState},
+};
+
+/// A store on one Redis or Valkey server, 6.2 or newer.
+///
+/// Clones share connections; the last one dropped ends them. See the
+/// [module docs](crate::store).
+#[derive(Clone)]
+pub struct RedisStore {
+    shared: Arc<Shared>,
+}
+
+/// What all clones, sessions and heartbeats of a store share.
+pub(super) struct Shared {
+    pub(super) names: Names,
+    pub(super) gate: Gate,
+    /// Small scripts.
+    pub(super) pool: Pool,
+    /// Large records, which would hold up small ones behind them.
+    pub(super) bodies: Pool,
+    pub(super) hub: Arc<Hub>,
+}
+
+impl RedisStore {
+    /// Connects with default settings.
+    ///
+    /// # Errors
+    ///
+    /// Where the address is not one, where nothing answers there in time, where
+    /// the credentials are refused, and where the server is too old or runs no
+    /// scripts. The error names the address, never the password.
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        Self::builder(url).connect().await
+    }
+
+    /// Begins with the server's address: `redis://[user:password@]host[:port][/db]`
+    /// or `unix:///path/to/socket`.
+    pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(url.into())
+    }
+
+    pub(super) fn new(shared: Shared) -> Self {
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Opens the push connection ahead of the first flight.
+    pub(super) fn warm(&self) {
+        self.shared.hub.keep();
+    }
+}
+
+impl Store for RedisStore {
+    fn session(&self, key: KeyDigest) -> Box<dyn Session> {
+        Box::new(RedisSession::new(Arc::clone(&self.shared), key))
+    }
+
+    fn heartbeat(&self) -> Box<dyn Heartbeat> {
+        Box::new(RedisHeartbeat::new(Arc::clone(&self.shared)))
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn state(&self) -> StoreState {
+        self.shared.gate.state()
+    }
+
+    fn errors(&self) -> u64 {
+        self.shared.gate.errors()
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("address", &format_args!("{}", self.shared.hub.connector))
+            .field("state", &self.state())
+            .field("errors", &self.errors())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,133 @@
+//! The keeper's own line.
+
+use std::sync::Arc;
+
+use bb8_redis::redis::{Pipeline, Value};
+
+use super::{error, handle::Shared, pool::Connection, reply, script::Call, step};
+use crate::store::{Beat, BeatReply, BoxFuture, Heartbeat, StoreError, StoreErrorKind};
+
+// So many that a batch is one write, so few that the server answers the first of
+// many in time.
+const CHUNK: usize = 512;
+
+/// Renews and watches on a connection that nothing else can hold up.
+pub(super) struct RedisHeartbeat {
+    shared: Arc<Shared>,
+    connection: Option<Connection>,
+}
+
+impl RedisHeartbeat {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, connection: None }
+    }
+
+    async fn chunk(&mut self, calls: &[Call]) -> Result<Vec<Value>, StoreError> {
+        let limit = self.shared.gate.limit();
+        let result = tokio::time::timeout(limit, self.ask(calls)).await;
+        let result = result.unwrap_or_else(|_| Err(error::timed_out()));
+        match &result {
+            Ok(_) => self.shared.gate.succeeded(),
+            Err(_) => self.connection = None,
+        }
+        result
+    }
+
+    async fn ask(&mut self, calls: &[Call]) -> Result<Vec<Value>, StoreError> {
+        let idle = self.connection.as_ref().is_some_and(|connection| !connection.is_broken());
+        match self.send(calls).await {
+            // It broke while it was idle: every operation may be sent again.
+            Err(error) if idle && error.kind() == StoreErrorKind::Disconnected => {
+                self.connection = None;
+                self.send(calls).await
+            }
+            result => result,
+        }
+    }
+
+    async fn send(&mut self, calls: &[Call]) -> Result<Vec<Value>, StoreError> {
+        let limit = self.shared.gate.limit();
+        let connection = match self.connection.take_if(|connection| !connection.is_broken()) {
+            Some(connection) => self.connection.insert(connection),
+            None => {
+                let connector = &self.shared.hub.connector;
+                let opened = Connection::open(connector).await;
+                self.connection.insert(opened.map_err(|error| connector.unreachable(&error))?)
+            }
+        };
+        let mut pipe = Pipeline::with_capacity(calls.len());
+        for call in calls {
+            pipe.add_command(call.by_hash());
+        }
+        let mut answers = connection.many(&pipe, limit).await?;
+        let mut pipe = Pipeline::new();
+        let mut again = Vec::new();
+        for (place, answer) in answers.iter().enumerate() {
+            if error::is_missing_script(answer) {
+                again.push(place);
+                pipe.add_command(calls[place].whole());
+            }
+        }
+        if !again.is_empty() {
+            for (place, answer) in again.into_iter().zip(connection.many(&pipe, limit).await?) {
+                answers[place] = answer;
+            }
+        }
+        Ok(answers)
+    }
+
+    fn call(&self, beat: &Beat) -> Call {
+        let names = &self.shared.names;
+        match beat {
+            Beat::Renew { key, flight, lease } => step::renew(names, *key, *flight, *lease),
+            Beat::Watch { key, join, mark } => {
+                let look = crate::store::Join { look_only: true, ..join.clone() };
+                step::join(names, *key, &look, Some(*mark))
+            }
+            Beat::Release { key, flight, token } => step::release(names, *key, *flight, *token),
+            Beat::Leave { key, waiter } => step::leave(names, *key, *waiter),
+        }
+    }
+}
+
+impl Heartbeat for RedisHeartbeat {
+    fn beat<'a>(
+        &'a mut self,
+        batch: &'a [Beat],
+    ) -> BoxFuture<'a, Vec<Result<BeatReply, StoreError>>> {
+        Box::pin(async move {
+            let mut replies = Vec::with_capacity(batch.len());
+            for beats in batch.chunks(CHUNK) {
+                let calls: Vec<Call> = beats.iter().map(|beat| self.call(beat)).collect();
+                match self.chunk(&calls).await {
+                    Ok(answers) => {
+                        let mut answers = answers.into_iter();
+                        replies.extend(
+                            beats.iter().map(|beat| {
+                                read(beat, answers.next().ok_or_else(error::bad_reply)?)
+                            }),
+                        );
+                    }
+                    // The rest would wait as long, and be as late.
+                    Err(error) => {
+                        replies.resize_with(batch.len(), || Err(error.clone()));
+                        break;
+                    }
+                }
+            }
+            replies
+                .iter()
+                .filter(|reply| reply.is_err())
+                .for_each(|_| self.shared.gate.count_error());
+            replies
+        })
+    }
+}
+
+fn read(beat: &Beat, answer: Value) -> Result<BeatReply, StoreError> {
+    match beat {
+        Beat::Renew { .. } => reply::renewed(answer),
+        Beat::Watch { .. } => reply::joined(answer).map(BeatReply::Watched),
+        Beat::Release { .. } | Beat::Leave { .. } => reply::gone(answer),
+    }
+}

@@ -1,0 +1,184 @@
+//! Who listens to which key, and the one connection that pushes come by.
+//!
+//! `SUBSCRIBE` and `join` go in one write, so that the server runs them in this
+//! order and no push falls between the two. What is sent is sent under the lock of
+//! the table, so that the server sees subscriptions change in the table's order.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bb8_redis::redis::{Pipeline, PushInfo, PushKind, Value, aio::MultiplexedConnection};
+use tokio::{sync::Notify, task::AbortHandle};
+
+use super::{
+    connect::Connector,
+    keys::Names,
+    line::{self, Sent},
+    push,
+    queue::Queue,
+    seat::Seat,
+};
+use crate::{id::KeyDigest, store::Pushed};
+
+/// The listeners of a process.
+pub(super) struct Hub {
+    pub(super) connector: Connector,
+    pub(super) names: Names,
+    pub(super) limit: Duration,
+    /// Told when the line comes or goes.
+    pub(super) changed: Arc<Notify>,
+    table: Mutex<Table>,
+}
+
+/// Keys, their listeners, and the line.
+#[derive(Default)]
+pub(super) struct Table {
+    pub(super) line: Option<Line>,
+    pub(super) listeners: HashMap<KeyDigest, Vec<Arc<Queue>>>,
+    keeper: Option<AbortHandle>,
+    connecting: bool,
+    lines: u64,
+}
+
+/// A connection for pushes. What a line that was replaced still says is not heard.
+#[derive(Clone)]
+pub(super) struct Line {
+    pub(super) number: u64,
+    pub(super) connection: MultiplexedConnection,
+}
+
+impl Hub {
+    pub(super) fn new(connector: Connector, names: Names, limit: Duration) -> Self {
+        let changed = Arc::default();
+        Self { connector, names, limit, changed, table: Mutex::default() }
+    }
+
+    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Listens for one key from now on.
+    pub(super) fn seat(self: &Arc<Self>, key: KeyDigest) -> Seat {
+        let queue = Arc::new(Queue::default());
+        self.table().listeners.entry(key).or_default().push(Arc::clone(&queue));
+        Seat::new(Arc::clone(self), key, queue)
+    }
+
+    /// Makes sure that somebody keeps the line up, in a runtime that lives.
+    pub(super) fn keep(self: &Arc<Self>) {
+        if !self.connector.pushes() {
+            return;
+        }
+        let mut table = self.table();
+        if table.keeper.as_ref().is_some_and(|keeper| !keeper.is_finished()) {
+            return;
+        }
+        // A runtime that ended took the connection's task with it.
+        table.line = None;
+        table.connecting = true;
+        let keeper = tokio::spawn(line::keep(Arc::downgrade(self), Arc::clone(&self.changed)));
+        table.keeper = Some(keeper.abort_handle());
+    }
+
+    /// Waits a while for a line that is being opened; not for one that failed.
+    pub(super) async fn line_opened(&self) {
+        let wait = async {
+            loop {
+                let changed = self.changed.notified();
+                tokio::pin!(changed);
+                changed.as_mut().enable();
+                if !self.table().connecting {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        let _ = tokio::time::timeout(self.limit / 2, wait).await;
+    }
+
+    /// The number of a line that is about to be opened.
+    pub(super) fn opening(&self) -> u64 {
+        let mut table = self.table();
+        table.connecting = true;
+        table.lines += 1;
+        table.lines
+    }
+
+    /// No line came of it.
+    pub(super) fn not_opened(&self) {
+        self.table().connecting = false;
+        self.changed.notify_waiters();
+    }
+
+    /// Puts the line to use, and subscribes all keys on it.
+    pub(super) fn opened(&self, number: u64, connection: MultiplexedConnection) -> Option<Sent> {
+        let mut pipe = Pipeline::new();
+        let mut table = self.table();
+        for key in table.listeners.keys() {
+            pipe.cmd("SUBSCRIBE").arg(self.names.channel(*key));
+        }
+        table.connecting = false;
+        table.line = Some(Line { number, connection: connection.clone() });
+        let sent = (!pipe.is_empty()).then(|| Sent::new(connection, pipe));
+        drop(table);
+        self.changed.notify_waiters();
+        sent
+    }
+
+    /// The line is of no more use.
+    pub(super) fn give_up(&self, number: u64) {
+        let gone = self.table().line.take_if(|line| line.number == number);
+        if gone.is_some() {
+            self.changed.notify_waiters();
+        }
+    }
+
+    pub(super) fn has_line(&self, number: u64) -> bool {
+        self.table().line.as_ref().is_some_and(|line| line.number == number)
+    }
+
+    /// Tells every session to look.
+    pub(super) fn gap(&self) {
+        self.table().listeners.values().flatten().for_each(|queue| queue.push(Pushed::Gap));
+    }
+
+    /// Hears what the server sends on a line.
+    pub(super) fn hear(&self, number: u64, info: PushInfo) {
+        match info.kind {
+            PushKind::Disconnection => self.give_up(number),
+            PushKind::Message => self.message(info.data),
+            _ => {}
+        }
+    }
+
+    fn message(&self, data: Vec<Value>) {
+        let Ok([Value::BulkString(channel), Value::BulkString(payload)]) =
+            <[Value; 2]>::try_from(data)
+        else {
+            return;
+        };
+        let Some(key) = self.names.key_of_channel(&channel) else { return };
+        let Some(pushed) = push::parse(payload) else { return };
+        if let Some(queues) = self.table().listeners.get(&key) {
+            queues.iter().for_each(|queue| queue.push(pushed.clone()));
+        }
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        if let Some(keeper) = self.table().keeper.take() {
+            keeper.abort();
+        }
+    }
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub").field("keys", &self.table().listeners.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,94 @@
+//! Names in the server: all keys of one flight key share a slot.
+
+use crate::id::{FlightId, KeyDigest};
+
+/// Makes names under one prefix and database.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    prefix: String,
+    channels: String,
+}
+
+impl Names {
+    pub(super) fn new(prefix: &str, db: i64) -> Self {
+        Self { prefix: prefix.to_owned(), channels: format!("{prefix}:push:{db}:{{") }
+    }
+
+    pub(super) fn meta(&self, key: KeyDigest) -> String {
+        self.of("meta", key)
+    }
+
+    pub(super) fn waiters(&self, key: KeyDigest) -> String {
+        self.of("waiters", key)
+    }
+
+    pub(super) fn result(&self, key: KeyDigest) -> String {
+        self.of("result", key)
+    }
+
+    pub(super) fn stream(&self, key: KeyDigest) -> String {
+        self.of("stream", key)
+    }
+
+    /// Where a large record waits to be made visible.
+    pub(super) fn staged(&self, key: KeyDigest, flight: FlightId) -> String {
+        format!("{}:result:{{{key}}}:{flight}", self.prefix)
+    }
+
+    pub(super) fn owner_seq(&self) -> String {
+        format!("{}:owner-seq", self.prefix)
+    }
+
+    // The database is named: channels are not divided by it.
+    pub(super) fn channel(&self, key: KeyDigest) -> String {
+        format!("{}{key}}}", self.channels)
+    }
+
+    /// Whose channel this is; none where it is not ours.
+    pub(super) fn key_of_channel(&self, channel: &[u8]) -> Option<KeyDigest> {
+        let digits = channel.strip_prefix(self.channels.as_bytes())?.strip_suffix(b"}")?;
+        let digits: &[u8; 64] = digits.try_into().ok()?;
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+        }
+        Some(KeyDigest::from_bytes(bytes))
+    }
+
+    fn of(&self, what: &str, key: KeyDigest) -> String {
+        format!("{}:{what}:{{{key}}}", self.prefix)
+    }
+}
+
+fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_are_read_back() {
+        let names = Names::new("ai:flight", 3);
+        let key = KeyDigest::from_bytes(std::array::from_fn(|i| i as u8 * 7));
+        let channel = names.channel(key);
+        assert_eq!(names.key_of_channel(channel.as_bytes()), Some(key));
+        assert_eq!(Names::new("ai:flight", 2).key_of_channel(channel.as_bytes()), None);
+        assert_eq!(names.key_of_channel(channel.to_uppercase().as_bytes()), None);
+        assert_eq!(names.key_of_channel(&channel.as_bytes()[..channel.len() - 2]), None);
+        assert_eq!(names.key_of_channel(b""), None);
+    }
+
+    #[test]
+    fn k7_names_are_short_ascii() {
+        let names = Names::new(&"p".repeat(64), 15);
+        let key = KeyDigest::from_bytes([0xff; 32]);
+        let longest = names.staged(key, FlightId::random());
+        assert!(longest.is_ascii() && longest.len() < 200, "{longest}");
+    }
+}

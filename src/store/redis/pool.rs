@@ -1,0 +1,203 @@
+//! Connections for scripts, shared by all operations of a process.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use bb8_redis::{
+    bb8,
+    redis::{Cmd, Pipeline, PushKind, RedisError, Value, aio::MultiplexedConnection},
+};
+
+use super::{connect::Connector, error, script::Call, suspect::Suspect};
+use crate::store::{StoreError, StoreErrorKind};
+
+/// A fixed number of connections, opened when first used.
+pub(super) struct Pool {
+    pool: OnceLock<bb8::Pool<Manager>>,
+    manager: Manager,
+    size: u32,
+    limit: Duration,
+}
+
+/// What is asked of a connection.
+#[derive(Clone, Copy)]
+pub(super) enum Request<'a> {
+    /// A command.
+    Command(&'a Cmd),
+    /// A script, in one write with a command before it.
+    Script {
+        /// Its answer is not looked at.
+        before: Option<&'a Cmd>,
+        /// The script.
+        call: &'a Call,
+    },
+}
+
+/// A connection, and whether it is known to be of no more use.
+#[derive(Clone)]
+pub(super) struct Connection {
+    handle: MultiplexedConnection,
+    broken: Arc<AtomicBool>,
+}
+
+#[derive(Clone)]
+struct Manager {
+    connector: Connector,
+    // Why the last connection could not be made: a waiting checkout only hears
+    // that its time is up.
+    last_error: Arc<Mutex<Option<StoreError>>>,
+}
+
+impl Pool {
+    pub(super) fn new(connector: Connector, size: u32, limit: Duration) -> Self {
+        let manager = Manager { connector, last_error: Arc::default() };
+        Self { pool: OnceLock::new(), manager, size, limit }
+    }
+
+    /// Sends a request. `again` says that it may be sent twice, so that a connection
+    /// that broke while it was idle costs nobody an error.
+    pub(super) async fn send(
+        &self,
+        request: Request<'_>,
+        again: bool,
+    ) -> Result<Value, StoreError> {
+        let mut connection = self.connection().await?;
+        let failed = match connection.ask(request, self.limit).await {
+            Err(error) if again && error.kind() == StoreErrorKind::Disconnected => error,
+            result => return result,
+        };
+        let mut connection = self.connection().await.map_err(|_| failed)?;
+        connection.ask(request, self.limit).await
+    }
+
+    // A checkout lasts only as long as this: commands share connections.
+    async fn connection(&self) -> Result<Connection, StoreError> {
+        let pool = self.pool.get_or_init(|| {
+            bb8::Pool::builder()
+                .max_size(self.size)
+                .min_idle(self.size)
+                .test_on_check_out(false)
+                .max_lifetime(None)
+                .idle_timeout(None)
+                .connection_timeout(self.limit)
+                .queue_strategy(bb8::QueueStrategy::Fifo)
+                .build_unchecked(self.manager.clone())
+        });
+        loop {
+            let connection = match pool.get().await {
+                Ok(connection) => connection.clone(),
+                Err(bb8::RunError::User(error)) => {
+                    return Err(self.manager.connector.unreachable(&error));
+                }
+                Err(bb8::RunError::TimedOut) => return Err(self.manager.why_late()),
+            };
+            if !connection.broken.load(Ordering::Relaxed) {
+                return Ok(connection);
+            }
+        }
+    }
+}
+
+impl Connection {
+    pub(super) async fn open(connector: &Connector) -> Result<Self, RedisError> {
+        let broken = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&broken);
+        let handle = connector
+            .open(Box::new(move |info| {
+                if info.kind == PushKind::Disconnection {
+                    flag.store(true, Ordering::Relaxed);
+                }
+            }))
+            .await?;
+        Ok(Self { handle, broken })
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    /// Sends commands in one write; the server's errors are values.
+    pub(super) async fn many(
+        &mut self,
+        pipe: &Pipeline,
+        limit: Duration,
+    ) -> Result<Vec<Value>, StoreError> {
+        let suspect = Suspect::new(limit, || self.broken.store(true, Ordering::Relaxed));
+        let result = self.handle.send_packed_commands(pipe, 0, pipe.len()).await;
+        suspect.answered(result.as_ref().err());
+        result.map_err(|error| error::from_redis(&error))
+    }
+
+    async fn ask(&mut self, request: Request<'_>, limit: Duration) -> Result<Value, StoreError> {
+        let value = match request {
+            Request::Command(command) => self.last_of(&[command], limit).await?,
+            Request::Script { before, call } => {
+                let by_hash = call.by_hash();
+                let value = match before {
+                    Some(before) => self.last_of(&[before, &by_hash], limit).await?,
+                    None => self.last_of(&[&by_hash], limit).await?,
+                };
+                if error::is_missing_script(&value) {
+                    self.last_of(&[&call.whole()], limit).await?
+                } else {
+                    value
+                }
+            }
+        };
+        match value {
+            Value::ServerError(error) => Err(error::from_server(&error)),
+            value => Ok(value),
+        }
+    }
+
+    async fn last_of(&mut self, commands: &[&Cmd], limit: Duration) -> Result<Value, StoreError> {
+        let mut pipe = Pipeline::with_capacity(commands.len());
+        for &command in commands {
+            pipe.add_command(command.clone());
+        }
+        self.many(&pipe, limit).await?.pop().ok_or_else(error::bad_reply)
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("broken", &self.is_broken()).finish_non_exhaustive()
+    }
+}
+
+impl Manager {
+    fn note(&self, error: Option<StoreError>) {
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+
+    // Why a checkout got no connection in time.
+    fn why_late(&self) -> StoreError {
+        let last = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
+        last.clone().unwrap_or_else(error::timed_out)
+    }
+}
+
+impl bb8::ManageConnection for Manager {
+    type Connection = Connection;
+    type Error = RedisError;
+
+    async fn connect(&self) -> Result<Connection, RedisError> {
+        let result = Connection::open(&self.connector).await;
+        self.note(result.as_ref().err().map(|error| self.connector.unreachable(error)));
+        result
+    }
+
+    async fn is_valid(&self, connection: &mut Connection) -> Result<(), RedisError> {
+        connection.handle.send_packed_command(&Cmd::ping()).await.map(drop)
+    }
+
+    fn has_broken(&self, connection: &mut Connection) -> bool {
+        connection.is_broken()
+    }
+}

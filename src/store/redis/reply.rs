@@ -1,0 +1,147 @@
+//! What the scripts answer. Whatever has another form is an error, never a panic.
+
+use std::time::Duration;
+
+use bb8_redis::redis::Value;
+use bytes::Bytes;
+
+use super::{error, push};
+use crate::{
+    id::FlightRef,
+    store::{Abandoned, BeatReply, EndStatus, Finished, Joined, Loss, StoreError},
+};
+
+pub(super) fn joined(value: Value) -> Result<Joined, StoreError> {
+    let mut reply = Reply::new(value)?;
+    Ok(match reply.word()?.as_str() {
+        "OWN" => Joined::Own { token: reply.number()? },
+        "FOLLOW" => {
+            Joined::Follow { flight: reply.flight()?, left: reply.left()?, rank: reply.small()? }
+        }
+        "DONE" => {
+            let flight = reply.flight()?;
+            let reused = reply.number()? == 1;
+            Joined::Done { flight, record: reply.record()?, reused }
+        }
+        "FAILED" => Joined::Failed {
+            flight: reply.flight()?,
+            status: reply.status()?,
+            report: reply.word()?,
+        },
+        "PRIVATE" => Joined::Private { left: reply.left()? },
+        "ENDED" => Joined::Ended { status: reply.status()? },
+        "QUARANTINED" => Joined::Quarantined { left: reply.left()? },
+        "LAPSED" => Joined::Lapsed,
+        _ => return Err(error::bad_reply()),
+    })
+}
+
+pub(super) fn renewed(value: Value) -> Result<BeatReply, StoreError> {
+    let mut reply = Reply::new(value)?;
+    Ok(match reply.word()?.as_str() {
+        "OK" => BeatReply::Renewed { waiters: reply.small()? },
+        "OVER" => BeatReply::Over,
+        other => BeatReply::Lost(reply.loss(other)?),
+    })
+}
+
+pub(super) fn finished(value: Value) -> Result<Finished, StoreError> {
+    let mut reply = Reply::new(value)?;
+    Ok(match reply.word()?.as_str() {
+        "OK" => Finished::Accepted,
+        "WANTED" => Finished::Wanted,
+        other => Finished::Lost(reply.loss(other)?),
+    })
+}
+
+pub(super) fn abandoned(value: Value) -> Result<Abandoned, StoreError> {
+    let mut reply = Reply::new(value)?;
+    Ok(match reply.word()?.as_str() {
+        "OK" => Abandoned::Over,
+        "WANTED" => Abandoned::Wanted { waiters: reply.small()? },
+        other => Abandoned::Lost(reply.loss(other)?),
+    })
+}
+
+pub(super) fn gone(value: Value) -> Result<BeatReply, StoreError> {
+    match Reply::new(value)?.word()?.as_str() {
+        "OK" | "NOTHING" => Ok(BeatReply::Gone),
+        _ => Err(error::bad_reply()),
+    }
+}
+
+struct Reply(std::vec::IntoIter<Value>);
+
+impl Reply {
+    fn new(value: Value) -> Result<Self, StoreError> {
+        match value {
+            Value::Array(parts) => Ok(Self(parts.into_iter())),
+            Value::ServerError(error) => Err(error::from_server(&error)),
+            _ => Err(error::bad_reply()),
+        }
+    }
+
+    fn bytes(&mut self) -> Result<Vec<u8>, StoreError> {
+        match self.0.next() {
+            Some(Value::BulkString(bytes)) => Ok(bytes),
+            _ => Err(error::bad_reply()),
+        }
+    }
+
+    fn word(&mut self) -> Result<String, StoreError> {
+        Ok(String::from_utf8_lossy(&self.bytes()?).into_owned())
+    }
+
+    fn number(&mut self) -> Result<u64, StoreError> {
+        match self.0.next() {
+            Some(Value::Int(number)) => u64::try_from(number).ok(),
+            Some(Value::BulkString(bytes)) => {
+                std::str::from_utf8(&bytes).ok().and_then(|text| text.parse().ok())
+            }
+            _ => None,
+        }
+        .ok_or_else(error::bad_reply)
+    }
+
+    fn small(&mut self) -> Result<u32, StoreError> {
+        Ok(u32::try_from(self.number()?).unwrap_or(u32::MAX))
+    }
+
+    fn left(&mut self) -> Result<Duration, StoreError> {
+        self.number().map(Duration::from_millis)
+    }
+
+    fn flight(&mut self) -> Result<FlightRef, StoreError> {
+        let token = self.number()?;
+        let id = push::flight_id(&self.bytes()?).ok_or_else(error::bad_reply)?;
+        Ok(FlightRef { token, id })
+    }
+
+    fn record(&mut self) -> Result<Option<Bytes>, StoreError> {
+        match self.0.next() {
+            Some(Value::BulkString(bytes)) => Ok(Some(bytes.into())),
+            Some(Value::Nil | Value::Boolean(false)) | None => Ok(None),
+            _ => Err(error::bad_reply()),
+        }
+    }
+
+    fn status(&mut self) -> Result<EndStatus, StoreError> {
+        Ok(match self.word()?.as_str() {
+            "done" => EndStatus::Done,
+            "failed" => EndStatus::Failed,
+            "timedout" => EndStatus::TimedOut,
+            "private" => EndStatus::Private,
+            "toolarge" => EndStatus::TooLarge,
+            "abandoned" => EndStatus::Abandoned,
+            _ => return Err(error::bad_reply()),
+        })
+    }
+
+    fn loss(&mut self, word: &str) -> Result<Loss, StoreError> {
+        match word {
+            "MISSING" => Ok(Loss::Missing),
+            "SUPERSEDED" => Ok(Loss::Superseded { by: self.number()? }),
+            _ => Err(error::bad_reply()),
+        }
+    }
+}

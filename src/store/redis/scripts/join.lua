@@ -1,0 +1,146 @@
+-- Own, follow, look or take over: one step decides which it is.
+--
+-- Promises: a lease is granted only where none stands; tokens of a key grow; who
+-- knows token N gets no outcome older than N; a look grants nothing.
+local meta, waiters, result, stream, seq = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local flight, waiter, known = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local lease, reuse, retention = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local look, mark, inline = ARGV[7] == '1', tonumber(ARGV[8]), tonumber(ARGV[9])
+local QUARANTINE, LOSSES, FAILURES = 5000, 3, 2
+
+local record = read(meta)
+
+local function done(token, id, reused)
+  local body = false
+  if redis.call('STRLEN', result) <= inline then
+    body = redis.call('GET', result)
+  end
+  return { 'DONE', int(token), id, reused and 1 or 0, body }
+end
+
+-- Whose marks live on, and how many of them joined before this one. The fraction
+-- of a score is the place in line; the rest is when the mark runs out.
+local function follow()
+  if not is(waiters, 'zset') then
+    redis.call('DEL', waiters)
+  end
+  redis.call('ZREMRANGEBYSCORE', waiters, '-inf', int(now_ms))
+  local left = math.ceil((record.leaseEnd - now) / 1000)
+  local ms = mark > 0 and mark or left + lease
+  local old, place = redis.call('ZSCORE', waiters, waiter), nil
+  if old then
+    place = tonumber(old) % 1
+  else
+    place = (redis.call('HINCRBY', meta, 'joins', 1) % 1024) / 1024
+  end
+  local others = redis.call('ZRANGE', waiters, 0, 255, 'WITHSCORES')
+  local rank = 0
+  for i = 1, #others, 2 do
+    if others[i] ~= waiter and tonumber(others[i + 1]) % 1 < place then
+      rank = rank + 1
+    end
+  end
+  redis.call('ZADD', waiters, string.format('%.10f', now_ms + ms + place), waiter)
+  last(waiters, ms + lease)
+  return { 'FOLLOW', int(record.ownerToken), record.flight, int(left), rank }
+end
+
+local function grant(losses)
+  local token = math.max(known + 1, now)
+  local last_token = redis.call('TYPE', seq).ok == 'string' and redis.call('GET', seq) or '0'
+  if #last_token <= 16 and string.find(last_token, '^%d+$') then
+    token = math.max(token, last_token + 1)
+  end
+  local prev_token, prev_flight, prev_status, failures, joins = 0, '', '', 0, 0
+  if record then
+    token = math.max(token, record.ownerToken + 1, record.prevToken + 1)
+    if record.status == 'running' or record.status == 'lost' then
+      prev_token, prev_flight, prev_status = record.prevToken, record.prevFlight, record.prevStatus
+    else
+      prev_token, prev_flight, prev_status = record.ownerToken, record.flight, record.status
+    end
+    if known > 0 and record.status ~= 'done' then
+      failures = record.failures
+    end
+    joins = record.joins
+  end
+  -- Refused where memory is full, with nothing written yet.
+  redis.call('SET', seq, int(token))
+  redis.call('DEL', meta)
+  redis.call('HSET', meta, 'format', '1', 'ownerToken', int(token), 'flight', flight,
+    'status', 'running', 'leaseEnd', int(now + lease * 1000), 'heartbeatAt', int(now),
+    'prevToken', int(prev_token), 'prevFlight', prev_flight, 'prevStatus', prev_status,
+    'failures', int(failures), 'losses', int(losses), 'joins', int(joins), 'next', '0',
+    'endedAt', '0', 'markEnd', '0')
+  redis.call('PEXPIRE', meta, int(2 * lease))
+  if is(waiters, 'zset') then
+    redis.call('ZREM', waiters, waiter)
+    last(waiters, 2 * lease)
+  else
+    redis.call('DEL', waiters)
+  end
+  if is(stream, 'stream') then
+    redis.call('XTRIM', stream, 'MINID', int(prev_token))
+  end
+  return { 'OWN', int(token) }
+end
+
+if record and record.status == 'lost' and now < record.markEnd then
+  return { 'QUARANTINED', int(math.ceil((record.markEnd - now) / 1000)) }
+end
+
+local losses = 0
+if record and record.ownerToken >= known then
+  local status, mine = record.status, record.flight == flight
+  if owned(record, record.ownerToken, flight) then
+    redis.call('PEXPIRE', meta, int(2 * lease))
+    redis.call('HSET', meta, 'leaseEnd', int(now + lease * 1000), 'heartbeatAt', int(now))
+    return { 'OWN', int(record.ownerToken) }
+  end
+  if status == 'running' then
+    if known > 0 and record.prevStatus == 'done' and record.prevToken >= known
+      and is(result, 'string') then
+      return done(record.prevToken, record.prevFlight, false)
+    end
+    if now < record.leaseEnd then
+      return follow()
+    end
+  elseif status == 'done' and is(result, 'string') then
+    -- A step back of the clock is no age.
+    local age = math.max(now - record.endedAt, 0)
+    if known > 0 or mine then
+      return done(record.ownerToken, record.flight, false)
+    elseif record.reusable == '1' and age < reuse * 1000 then
+      return done(record.ownerToken, record.flight, true)
+    end
+  elseif status == 'private' and now < record.markEnd then
+    return { 'PRIVATE', int(math.ceil((record.markEnd - now) / 1000)) }
+  elseif (status == 'failed' or status == 'timedout') and known > 0 and not mine
+    and record.failures >= FAILURES then
+    return { 'FAILED', int(record.ownerToken), record.flight, status, record.report or '' }
+  end
+  if mine and status ~= 'running' and status ~= 'lost' then
+    return { 'ENDED', status }
+  elseif record.prevFlight == flight then
+    return { 'ENDED', record.prevStatus }
+  end
+end
+if look then
+  return { 'LAPSED' }
+end
+if record then
+  if known > 0 and record.status ~= 'done' then
+    losses = record.losses
+  end
+  if record.status == 'running' and now >= record.leaseEnd and record.flight ~= flight
+    and record.leaseEnd > 0 then
+    losses = losses + 1
+    if losses >= LOSSES then
+      redis.call('PEXPIRE', meta, int(math.max(QUARANTINE, retention)))
+      redis.call('HSET', meta, 'status', 'lost', 'leaseEnd', '0', 'losses', '0',
+        'endedAt', int(now), 'markEnd', int(now + QUARANTINE * 1000))
+      return { 'QUARANTINED', int(QUARANTINE) }
+    end
+  end
+end
+return grant(losses)

@@ -1,0 +1,93 @@
+-- What every step shares. TIME is read once. A record that is damaged, foreign
+-- or of another format reads as none, and is never a script error.
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local now_ms = math.floor(now / 1000)
+
+-- A plain `..` would write 1795968540019938 as 1.7959685400199e+15.
+local function int(n)
+  return string.format('%.0f', n)
+end
+
+local function is(key, kind)
+  return redis.call('TYPE', key).ok == kind
+end
+
+local WORDS = {
+  running = true, done = true, failed = true, timedout = true,
+  private = true, toolarge = true, abandoned = true, lost = true,
+}
+local NUMBERS = {
+  'ownerToken', 'leaseEnd', 'prevToken', 'failures', 'losses', 'joins', 'endedAt', 'markEnd',
+}
+
+local function read(key)
+  if not is(key, 'hash') or redis.call('HLEN', key) > 64 then
+    return nil
+  end
+  local flat, record = redis.call('HGETALL', key), {}
+  for i = 1, #flat, 2 do
+    record[flat[i]] = flat[i + 1]
+  end
+  if record.format ~= '1' or not WORDS[record.status or ''] or #(record.flight or '') ~= 32
+    or not record.prevFlight or not record.prevStatus then
+    return nil
+  end
+  for _, name in ipairs(NUMBERS) do
+    local text = record[name] or ''
+    -- Beyond 16 digits a Lua number is not exact.
+    if #text > 16 or not string.find(text, '^%d+$') then
+      return nil
+    end
+    record[name] = tonumber(text)
+  end
+  return record
+end
+
+local function owned(record, token, flight)
+  return record and record.ownerToken == token and record.flight == flight
+    and record.status == 'running' and now < record.leaseEnd
+end
+
+local function ended_by(record, token, flight)
+  if not record then
+    return false
+  end
+  local status = record.status
+  return (record.ownerToken == token and record.flight == flight
+      and status ~= 'running' and status ~= 'lost')
+    or (record.prevToken == token and record.prevFlight == flight)
+end
+
+local function lost(record)
+  if not record then
+    return { 'MISSING' }
+  end
+  return { 'SUPERSEDED', int(record.ownerToken) }
+end
+
+-- How many wait; the dead are dropped on the way.
+local function live(waiters)
+  if not is(waiters, 'zset') then
+    return 0
+  end
+  redis.call('ZREMRANGEBYSCORE', waiters, '-inf', int(now_ms))
+  return redis.call('ZCARD', waiters)
+end
+
+-- Makes a key last at least this long.
+local function last(key, ms)
+  if redis.call('PTTL', key) < ms then
+    redis.call('PEXPIRE', key, int(ms))
+  end
+end
+
+local LETTERS = {
+  done = 'd', failed = 'f', timedout = 't', private = 'p', toolarge = 'l', abandoned = 'a',
+}
+
+-- A push is a hint: where the user may not publish, the step stands all the same.
+local function push(channel, kind, record, status, body)
+  redis.pcall('PUBLISH', channel, '1' .. kind .. LETTERS[status] .. record.flight
+    .. string.format('%020.0f', record.ownerToken) .. (body or ''))
+end

@@ -1,0 +1,17 @@
+-- Keeps a lease. Promises: only the owner of a standing lease is renewed, and
+-- whoever is not changes and creates nothing. Works where memory is full.
+local meta, waiters = KEYS[1], KEYS[2]
+local token, flight, lease = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
+local record = read(meta)
+if owned(record, token, flight) then
+  redis.call('PEXPIRE', meta, int(2 * lease))
+  redis.call('HSET', meta, 'leaseEnd', int(now + lease * 1000), 'heartbeatAt', int(now))
+  local waiting = live(waiters)
+  if waiting > 0 then
+    last(waiters, 2 * lease)
+  end
+  return { 'OK', waiting }
+elseif ended_by(record, token, flight) then
+  return { 'OVER' }
+end
+return lost(record)

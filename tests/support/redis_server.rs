@@ -1,0 +1,163 @@
+//! A redis-server of a test's own, on a unix socket and a free TCP port.
+
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    os::unix::net::UnixStream,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+const MISSING: &str = "redis-server is not on the path: install it (Debian, Ubuntu: apt-get install redis-server)";
+
+/// A running server; killed and forgotten when dropped.
+pub struct RedisServer {
+    child: Child,
+    folder: tempfile::TempDir,
+    port: u16,
+    args: Vec<String>,
+}
+
+impl RedisServer {
+    /// Starts one and waits until it answers.
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts one with more arguments.
+    pub fn start_with(args: &[&str]) -> Self {
+        let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
+        // A port that was free a moment ago may be taken by now: then another.
+        for _ in 0..10 {
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            let port = free_port();
+            let child = spawn(&folder, port, &args);
+            let mut server = Self { child, folder, port, args: args.clone() };
+            if server.wait() {
+                return server;
+            }
+        }
+        panic!("redis-server found no free port in ten attempts");
+    }
+
+    /// The address over TCP.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// The address over the unix socket.
+    pub fn unix_url(&self) -> String {
+        format!("unix://{}", self.socket().display())
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Kills the server as a crash would.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts it again on the same port, with nothing in it.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.child = spawn(&self.folder, self.port, &self.args);
+        assert!(self.wait(), "redis-server came back on its port");
+    }
+
+    /// Sends one command over a connection of its own; the raw answer.
+    pub fn command(&self, parts: &[&str]) -> String {
+        let mut stream = UnixStream::connect(self.socket()).expect("the server's socket");
+        ask(&mut stream, parts)
+    }
+
+    /// The answer to a command as lines, without the lengths of RESP2.
+    pub fn lines(&self, parts: &[&str]) -> Vec<String> {
+        let answer = self.command(parts);
+        let lines = answer.split("\r\n").filter(|line| !line.starts_with(['$', '*']));
+        lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("redis.sock")
+    }
+
+    fn wait(&mut self) -> bool {
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            if matches!(self.child.try_wait(), Ok(Some(_))) {
+                return false;
+            }
+            if let Ok(mut stream) = UnixStream::connect(self.socket()) {
+                let answer = ask(&mut stream, &["PING"]);
+                if answer.contains("PONG") || answer.contains("NOAUTH") {
+                    return true;
+                }
+            }
+            assert!(Instant::now() < end, "redis-server did not answer in ten seconds");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn spawn(folder: &tempfile::TempDir, port: u16, args: &[String]) -> Child {
+    let port = port.to_string();
+    Command::new("redis-server")
+        .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+        .arg("--unixsocket")
+        .arg(folder.path().join("redis.sock"))
+        .arg("--dir")
+        .arg(folder.path())
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect(MISSING)
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("its address").port()
+}
+
+fn ask(stream: &mut UnixStream, parts: &[&str]) -> String {
+    let mut request = format!("*{}\r\n", parts.len());
+    for part in parts {
+        request.push_str(&format!("${}\r\n{part}\r\n", part.len()));
+    }
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
+    stream.write_all(request.as_bytes()).expect("the request is written");
+    // The server closes after QUIT, so that the answer ends.
+    stream.write_all(b"*1\r\n$4\r\nQUIT\r\n").expect("the farewell is written");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("the answer is read");
+    let answer = String::from_utf8_lossy(&answer);
+    answer.strip_suffix("+OK\r\n").unwrap_or(&answer).to_owned()
+}
+
+/// Accepts connections and never says a word.
+pub fn silent_server() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("its address");
+    (listener, format!("redis://user:hunter2@{address}/"))
+}
+
+/// A port on which nobody listens.
+pub fn closed_port() -> String {
+    format!("redis://user:hunter2@127.0.0.1:{}/", free_port())
+}
+
+/// Whether the port answers.
+pub fn is_open(port: u16) -> bool {
+    TcpStream::connect(("127.0.0.1", port)).is_ok()
+}
