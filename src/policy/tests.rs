@@ -19,7 +19,7 @@ fn map(headers: &[(&str, &str)]) -> HeaderMap {
 }
 
 fn decide(status: u16, headers: &[(&str, &str)]) -> Share {
-    share(&head(status, headers), |name| name != "x-plan")
+    share(head(status, headers).status, &head(status, headers).headers, |name| name != "x-plan")
 }
 
 #[test]
