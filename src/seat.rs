@@ -25,7 +25,7 @@ use crate::{
     id::KeyDigest,
     key::KeyExtractor,
     layer::Parts,
-    log::Log,
+    log::{End, Log},
     store::BoxFuture,
 };
 
@@ -71,8 +71,10 @@ pub(crate) enum Own<Res, E, X, B> {
     Shared { log: Arc<Log>, extra: X },
     /// The answer is this caller's alone.
     Private(Res),
-    /// The answer was read in part, and then could not be shared.
+    /// The answer was read in part, and then was too large to be shared.
     Resumed { head: Head, extra: X, body: Resumed<B> },
+    /// The body broke off; the log ends with the reason.
+    Broken { head: Head, extra: X, log: Arc<Log> },
     /// Inner's error.
     Error(E),
     /// Inner's panic.
@@ -95,10 +97,6 @@ where
         request: Req,
     ) -> Self {
         Self { parts, key, chain, state: Mutex::new(State::Held { service, request }) }
-    }
-
-    pub(crate) fn parts(&self) -> &Parts<K, C> {
-        &self.parts
     }
 
     fn state(&self) -> MutexGuard<'_, State<S, Req, C>> {
@@ -226,77 +224,74 @@ where
         };
         let Opened { head, promised, extra, body } = codec.open(response);
         let promised = promised.filter(|_| !begun.head_only);
-        match collect(body, promised, brief.max_share_bytes).await {
-            Collected::Whole(frames) => {
-                let log = Log::complete(frames);
+        let log = Arc::new(Log::default());
+        match collect(body, promised, brief.max_share_bytes, &log).await {
+            Collected::Whole => {
                 self.answer(Own::Shared { log: Arc::clone(&log), extra });
                 RunEnd::Shared(SharedRun { head: Arc::new(head), log, reusable })
             }
-            Collected::TooLarge(body) => {
+            Collected::TooLarge(rest) => {
+                let body = Resumed::new(log.frames(), rest);
                 self.answer(Own::Resumed { head, extra, body });
                 RunEnd::TooLarge
             }
-            Collected::Broken(body, why) => {
-                self.answer(Own::Resumed { head, extra, body });
-                RunEnd::Failed { report: why.to_string() }
+            Collected::Broken(report) => {
+                self.answer(Own::Broken { head, extra, log });
+                RunEnd::Failed { report }
             }
         }
     }
 }
 
 enum Collected<B> {
-    Whole(Vec<Frame>),
-    TooLarge(Resumed<B>),
-    Broken(Resumed<B>, Arc<str>),
+    Whole,
+    TooLarge(Pin<Box<B>>),
+    Broken(String),
 }
 
-/// Reads a body to its end, or up to where it cannot be shared any more.
-async fn collect<B>(body: B, promised: Option<u64>, most: usize) -> Collected<B>
+/// Reads a body into `log`, to its end or up to where it cannot be shared.
+async fn collect<B>(body: B, promised: Option<u64>, most: usize, log: &Log) -> Collected<B>
 where
     B: Body<Error: Into<BoxError>>,
 {
     let mut body = Box::pin(body);
-    let (mut frames, mut held, mut data_bytes) = (Vec::new(), 0, 0);
-    let announced = promised.unwrap_or(0).max(body.size_hint().lower());
-    let broken = |frames, why: &str| {
-        let why = Arc::from(why);
-        Collected::Broken(Resumed::broken(frames, Arc::clone(&why)), why)
-    };
-    if announced > most as u64 {
-        return Collected::TooLarge(Resumed::rest(frames, body));
+    let mut held = 0;
+    if promised.unwrap_or(0).max(body.size_hint().lower()) > most as u64 {
+        return Collected::TooLarge(body);
     }
+    let broken = |report: String| {
+        log.end(End::Broken(report.as_str().into()));
+        Collected::Broken(report)
+    };
     while !body.is_end_stream() {
         let frame = match unwinding(pin!(poll_fn(|cx| body.as_mut().poll_frame(cx)))).await {
             Ok(None) => break,
             Ok(Some(Ok(frame))) => frame,
-            Ok(Some(Err(error))) => return broken(frames, &error.into().to_string()),
-            Err(_) => return broken(frames, "inner's body panicked"),
+            Ok(Some(Err(error))) => return broken(error.into().to_string()),
+            Err(_) => return broken("inner's body panicked".into()),
         };
         let frame = match frame.into_data() {
-            Ok(mut data) => Frame::Data(data.copy_to_bytes(data.remaining())),
+            Ok(mut data) if data.has_remaining() => {
+                Frame::Data(data.copy_to_bytes(data.remaining()))
+            }
+            Ok(_) => continue,
             Err(frame) => match frame.into_trailers() {
                 Ok(trailers) => Frame::Trailers(trailers),
                 Err(_) => continue,
             },
         };
-        if let Frame::Data(bytes) = &frame {
-            if bytes.is_empty() {
-                continue;
-            }
-            data_bytes += bytes.len() as u64;
-        }
         held += frame.size().max(LEAST_FRAME);
-        frames.push(frame);
+        log.push(frame);
         if held > most {
-            return Collected::TooLarge(Resumed::rest(frames, body));
+            return Collected::TooLarge(body);
         }
     }
-    match promised {
-        Some(promised) if promised != data_bytes => {
-            broken(frames, &format!("{data_bytes} bytes came where {promised} were promised"))
-        }
-        _ => Collected::Whole(frames),
+    let came = log.data_bytes();
+    if let Some(promised) = promised.filter(|promised| *promised != came) {
+        return broken(format!("{came} bytes came where {promised} were promised"));
     }
+    log.end(End::Clean);
+    Collected::Whole
 }
 
 /// Drives a future, and gives a panic of it as a value.

@@ -26,6 +26,22 @@ pub struct HttpCodec {
     replay: policy::Replay,
 }
 
+impl HttpCodec {
+    /// Gives this response header to its own caller only, as those of
+    /// [`PER_REQUEST`](crate::PER_REQUEST).
+    #[must_use]
+    pub fn dropping(self, name: &HeaderName) -> Self {
+        Self { replay: self.replay.dropping(name) }
+    }
+
+    /// Gives this response header to all callers, also if it is one of
+    /// [`PER_REQUEST`](crate::PER_REQUEST).
+    #[must_use]
+    pub fn keeping(self, name: &HeaderName) -> Self {
+        Self { replay: self.replay.keeping(name) }
+    }
+}
+
 /// What stays with the caller whose request was run.
 pub struct Extra {
     version: Version,

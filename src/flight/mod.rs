@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
+use tokio::{runtime::Handle, time::Instant};
+use tracing::{Instrument, Span};
 
 use crate::{
     config::StoreDown,
@@ -20,13 +21,19 @@ use crate::{
 mod follow;
 mod own;
 
-/// Drives a flight until its outcome is delivered and the store knows it.
-pub(crate) async fn drive(driver: Driver) {
-    driver.run().await;
+/// Starts a flight's driver, which runs until the outcome is delivered and the
+/// store knows it. The run is part of the span of the caller that starts it.
+pub(crate) fn launch(core: &Arc<Core>, flight: &Arc<Flight>) {
+    let driver = Driver::new(Arc::clone(core), Arc::clone(flight));
+    // Where there is no runtime the driver is dropped here, and the flight is left
+    // for another caller.
+    if let Ok(runtime) = Handle::try_current() {
+        runtime.spawn(driver.run().instrument(Span::current()));
+    }
 }
 
 /// What a driver knows between two elections.
-pub(crate) struct Driver {
+struct Driver {
     core: Arc<Core>,
     flight: Settling,
     session: Box<dyn Session>,
@@ -51,7 +58,7 @@ enum Next {
 const FAILED_RUNS: u32 = 2;
 
 impl Driver {
-    pub(crate) fn new(core: Arc<Core>, flight: Arc<Flight>) -> Self {
+    fn new(core: Arc<Core>, flight: Arc<Flight>) -> Self {
         let session = core.store.session(flight.key());
         Self {
             core,
@@ -208,7 +215,8 @@ fn failure_of(status: EndStatus) -> FailureKind {
     }
 }
 
-/// Settles the flight when its driver ends, however it ends.
+/// Settles the flight when its driver ends; one that is not over by then is left
+/// for a caller to drive on.
 struct Settling(Arc<Flight>);
 
 impl std::ops::Deref for Settling {
@@ -221,11 +229,8 @@ impl std::ops::Deref for Settling {
 
 impl Drop for Settling {
     fn drop(&mut self) {
-        if self.0.verdict().is_none() {
-            // Only a runtime that shuts down, or a fault of ours, gets here with
-            // callers left.
-            let failure = Failure::new(FailureKind::OwnerVanished, None);
-            self.0.decide(Verdict::Failed(failure));
+        if self.0.verdict().is_none() && !self.0.is_closed() {
+            return self.0.orphan();
         }
         self.0.settle();
     }

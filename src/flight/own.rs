@@ -4,6 +4,7 @@
 use std::{pin::pin, time::Duration};
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use super::{Driver, FAILED_RUNS, Next};
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
     id::FlightRef,
     lease::{LeaseEnd, OwnerGuard},
     record,
-    store::{Abandoned, EndStatus, Finish, Finished},
+    store::{Abandoned, EndStatus, Finish, Finished, Joined},
 };
 
 /// What ended the watch over a run.
@@ -65,19 +66,17 @@ async fn unwanted(flight: &Flight, abandon: Abandon) {
 impl Driver {
     /// Runs one deposited request as the owner.
     pub(super) async fn own(&mut self, mut guard: OwnerGuard) -> Next {
-        let Some(deposit) = self.flight.next_deposit() else {
+        let token = guard.lease().map(|lease| lease.flight().token);
+        let brief = Brief { token, max_share_bytes: self.core.config.max_share_bytes };
+        // A caller may leave between the two steps: then the next one's is run.
+        let run = std::iter::from_fn(|| self.flight.next_deposit())
+            .find_map(|deposit| deposit.start(brief));
+        let Some(run) = run else {
             drop(guard);
             return self.nothing_to_run();
         };
-        let token = guard.lease().map(|lease| lease.flight().token);
         let phase = if token.is_some() { FlightPhase::Owning } else { FlightPhase::Local };
         self.flight.at(phase, token.unwrap_or_default());
-        let brief = Brief { token, max_share_bytes: self.core.config.max_share_bytes };
-        let Some(run) = deposit.start(brief) else {
-            // Its caller left just now.
-            drop(guard);
-            return Next::Elect;
-        };
         guard.begin(run);
         match self.attend(&mut guard).await {
             Outcome::Ran(end) => self.conclude(guard, end).await,
@@ -129,6 +128,7 @@ impl Driver {
             };
             match event {
                 Event::Ended(end) if lease.stands() => return Outcome::Ran(end),
+                // What the run had for its own caller alone is there all the same.
                 Event::Ended(end) => {
                     let lost = lease.end().unwrap_or(LeaseEnd::Silence);
                     return if self.may_go_on_alone(lost) {
@@ -141,11 +141,13 @@ impl Driver {
                 Event::Vacated | Event::LeaseChanged => {}
             }
             if let Some(lost) = lease.end() {
+                if lost == LeaseEnd::Missing && self.reclaim(guard).await {
+                    continue;
+                }
                 if !self.may_go_on_alone(lost) {
                     return Outcome::Lost(lost);
                 }
                 self.core.counts.leases_lost();
-                self.flight.close();
                 guard.detach();
                 continue;
             }
@@ -158,6 +160,26 @@ impl Driver {
                     Ok(Abandoned::Lost(_)) => return Outcome::Lost(LeaseEnd::Superseded),
                     Err(_) => return Outcome::Unwanted { told: false },
                 }
+            }
+        }
+    }
+
+    /// Owns again, with the same run, where the store has lost the record. True when
+    /// the run goes on under a new lease.
+    async fn reclaim(&mut self, guard: &mut OwnerGuard) -> bool {
+        let join = self.join(false);
+        let asked = Instant::now();
+        match self.session.join(join.clone()).await {
+            Ok(Joined::Own { token }) => {
+                self.know(token);
+                let flight = FlightRef { token, id: join.flight };
+                guard.renew(&self.core.keeper, self.flight.key(), flight, asked);
+                guard.stands()
+            }
+            Ok(_) => false,
+            Err(_) => {
+                self.core.keeper.forget(self.flight.key(), join.flight, self.waiter);
+                false
             }
         }
     }
@@ -201,6 +223,8 @@ impl Driver {
                 Next::Over
             }
             RunEnd::Failed { report } => {
+                // Its own caller need not wait for the store.
+                self.flight.stir();
                 self.failed_runs += 1;
                 self.end_flight(guard, EndStatus::Failed, report.clone()).await;
                 self.after_failure(FailureKind::OwnerFailed, Some(&report))

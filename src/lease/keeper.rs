@@ -91,10 +91,6 @@ impl Keeper {
         Self { terms, posts: Slab::new(), serial: 0, posted: None }
     }
 
-    pub(crate) fn terms(&self) -> Terms {
-        self.terms
-    }
-
     fn post(&mut self, key: KeyDigest, duty: Duty, due: Instant) -> Place {
         self.serial += 1;
         self.posted = Some(self.posted.map_or(due, |posted| posted.min(due)));

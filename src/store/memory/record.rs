@@ -258,6 +258,8 @@ impl Meta {
                 Some(Joined::Done { flight: self.owner, record, reused: fresh })
             }
             EndStatus::Private => Some(Joined::Private { left: self.expires - now }),
+            // Whoever waited for it runs alone, like the others who did.
+            EndStatus::TooLarge if ask.known > 0 => Some(Joined::Private { left: Duration::ZERO }),
             status if mine => Some(Joined::Ended { status }),
             _ if self.prev_of(ask.flight).is_some() => {
                 self.prev_of(ask.flight).map(|status| Joined::Ended { status })
