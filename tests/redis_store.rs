@@ -534,9 +534,7 @@ async fn k8_damaged_meta_is_a_miss() {
         let mut session = store.session(key(1));
         let before = own(&mut *session, &fresh()).await;
         assert!(before.token > last, "{n}");
-        if damage[1] == meta && damage[0] != "HSET" && damage[0] != "HDEL"
-            || damage[1] != meta
-        {
+        if damage[1] == meta && damage[0] != "HSET" && damage[0] != "HDEL" || damage[1] != meta {
             server.command(&["DEL", damage[1]]);
         }
         if damage.len() == 4 && damage[3] == "1" {
@@ -676,10 +674,8 @@ async fn q3_a_dead_store_costs_little_and_comes_back() {
     assert!(began.elapsed() < Duration::from_millis(5), "{:?}", began.elapsed());
     assert!(store.errors() > failures);
     server.restart();
-    eventually("the store is back", async || {
-        store.session(key(2)).join(fresh()).await.is_ok()
-    })
-    .await;
+    eventually("the store is back", async || store.session(key(2)).join(fresh()).await.is_ok())
+        .await;
     assert_eq!(store.state(), StoreState::Ok);
     let (mut owner, mut other) = (store.session(key(3)), store.session(key(3)));
     let flight = own(&mut *owner, &fresh()).await;

@@ -9,7 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-const MISSING: &str = "redis-server is not on the path: install it (Debian, Ubuntu: apt-get install redis-server)";
+const MISSING: &str =
+    "redis-server is not on the path: install it (Debian, Ubuntu: apt-get install redis-server)";
 
 /// A running server; killed and forgotten when dropped.
 pub struct RedisServer {

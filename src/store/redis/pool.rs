@@ -151,6 +151,12 @@ impl Connection {
             }
         };
         match value {
+            // A value of a foreign kind under our name is none of ours.
+            Value::ServerError(error)
+                if error.code() == "WRONGTYPE" && matches!(request, Request::Command(_)) =>
+            {
+                Ok(Value::Nil)
+            }
             Value::ServerError(error) => Err(error::from_server(&error)),
             value => Ok(value),
         }
