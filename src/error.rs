@@ -48,6 +48,14 @@ impl Failure {
         self.report.as_deref()
     }
 
+    /// Says what happened, where `Cache-Status` (RFC 9211) is read.
+    pub(crate) fn write(&self, headers: &mut http::HeaderMap) {
+        let status = format!("tower-singleflight; detail={}", self.kind.name());
+        if let Ok(value) = http::HeaderValue::try_from(status) {
+            headers.insert("cache-status", value);
+        }
+    }
+
     /// True where a time limit was passed.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
@@ -55,16 +63,37 @@ impl Failure {
     }
 }
 
+impl FailureKind {
+    /// A short name that never changes, fit for a label.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OwnerFailed => "owner_failed",
+            Self::OwnerTimedOut => "owner_timed_out",
+            Self::OwnerVanished => "owner_vanished",
+            Self::WaitedTooLong => "waited_too_long",
+            Self::Quarantined => "quarantined",
+            Self::StoreDown => "store_down",
+        }
+    }
+}
+
+impl fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OwnerFailed => "the shared run failed",
+            Self::OwnerTimedOut => "the shared run passed its time limit",
+            Self::OwnerVanished => "the owner of the shared run vanished",
+            Self::WaitedTooLong => "the shared run took longer than this caller may wait",
+            Self::Quarantined => "too many owners of this key were lost",
+            Self::StoreDown => "the store is away",
+        })
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.kind {
-            FailureKind::OwnerFailed => "the shared run failed",
-            FailureKind::OwnerTimedOut => "the shared run passed its time limit",
-            FailureKind::OwnerVanished => "the owner of the shared run vanished",
-            FailureKind::WaitedTooLong => "the shared run took longer than this caller may wait",
-            FailureKind::Quarantined => "too many owners of this key were lost",
-            FailureKind::StoreDown => "the store is away",
-        })?;
+        self.kind.fmt(f)?;
         match &self.report {
             Some(report) => write!(f, ": {report}"),
             None => Ok(()),

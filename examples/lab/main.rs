@@ -1,0 +1,171 @@
+//! A server whose inner service does what the request says: start several on one
+//! Redis, kill, stop and cut them, and see what becomes of the callers.
+//!
+//! ```text
+//! cargo run --example lab -- --listen 127.0.0.1:0 --store redis://127.0.0.1:6379/
+//! curl '127.0.0.1:PORT/work/report?ms=2000'
+//! curl '127.0.0.1:PORT/stats'
+//! ```
+
+use std::{io::Write, process::ExitCode, sync::Arc};
+
+use axum::{
+    Json, Router,
+    extract::State,
+    http::StatusCode,
+    routing::{get, post},
+};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tower::limit::GlobalConcurrencyLimitLayer;
+use tower_singleflight::{
+    FlightInfo, FlightPhase, HttpKey, RedisStore, SingleFlightLayer, store::StoreState,
+};
+
+mod args;
+mod body;
+mod script;
+mod work;
+
+use self::{
+    args::{Args, StoreUrl},
+    work::Inner,
+};
+
+type Layer = SingleFlightLayer<HttpKey>;
+
+fn main() -> ExitCode {
+    let args = match Args::parse(std::env::args().skip(1)) {
+        Ok(args) => args,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::from(2);
+        }
+    };
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .init();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(args.workers)
+        .enable_all()
+        .build();
+    let result = match runtime {
+        Ok(runtime) => runtime.block_on(serve(args)),
+        Err(error) => Err(error.into()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
+    // Several ports are one service here.
+    let key = HttpKey::new().authority("lab");
+    let mut layer =
+        SingleFlightLayer::new(key).namespace(args.namespace.as_str()).config(args.config);
+    if let StoreUrl::Redis(url) = &args.store {
+        // Lazily: the lab also shows what happens without the store.
+        layer = layer.store(RedisStore::builder(url).connect_lazy()?);
+    }
+    let inner = Arc::new(Inner::default());
+    let mut behind = Router::new().route("/work/{*name}", get(work::work));
+    if let Some(limit) = args.inner_limit {
+        behind = behind.layer(GlobalConcurrencyLimitLayer::new(limit));
+    }
+    let behind = behind.layer(layer.clone()).with_state(Arc::clone(&inner));
+    let beside = Router::new()
+        .route("/stats", get(stats))
+        .route("/flights", get(flights))
+        .route("/forget", post(StatusCode::NOT_IMPLEMENTED))
+        .route("/drain", post(StatusCode::NOT_IMPLEMENTED))
+        .with_state((layer, inner));
+
+    let listener = TcpListener::bind(args.listen).await?;
+    let mut out = std::io::stdout();
+    writeln!(out, "listening on {}", listener.local_addr()?)?;
+    out.flush()?;
+    let (stop, stopping) = tokio::sync::oneshot::channel();
+    let serving = axum::serve(listener, behind.merge(beside)).with_graceful_shutdown(async {
+        terminated().await;
+        // The receiver lives as long as the server.
+        let _ = stop.send(());
+    });
+    let grace = async {
+        if stopping.await.is_ok() {
+            tokio::time::sleep(args.grace).await;
+        } else {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        result = serving => result?,
+        () = grace => {}
+    }
+    Ok(())
+}
+
+async fn terminated() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut signal) => {
+            signal.recv().await;
+        }
+        Err(_) => std::future::pending().await,
+    }
+}
+
+async fn stats(State((layer, inner)): State<(Layer, Arc<Inner>)>) -> Json<Value> {
+    let flights = layer.stats();
+    let (state, errors) = layer.store_state();
+    let state = match state {
+        StoreState::Ok => "ok",
+        StoreState::Memory => "memory",
+        _ => "degraded",
+    };
+    Json(json!({
+        "pid": std::process::id(),
+        "inner": inner.stats(),
+        "flights": {
+            "owner": flights.owner,
+            "follower_local": flights.follower_local,
+            "follower_remote": flights.follower_remote,
+            "reused": flights.reused,
+            "bypass": flights.bypass,
+            "failed": flights.failed,
+            "takeovers": flights.takeovers,
+            "leases_lost": flights.leases_lost,
+            "fenced": flights.fenced,
+            "quarantined": flights.quarantined,
+            "bad_records": flights.bad_records,
+        },
+        "store": { "state": state, "errors": errors },
+    }))
+}
+
+async fn flights(State((layer, _)): State<(Layer, Arc<Inner>)>) -> Json<Value> {
+    Json(layer.flights().iter().map(flight).collect())
+}
+
+fn flight(flight: &FlightInfo) -> Value {
+    let (role, status) = match flight.phase {
+        FlightPhase::Joining => ("joining", "joining"),
+        FlightPhase::Owning => ("owner", "running"),
+        FlightPhase::Following => ("follower", "running"),
+        FlightPhase::Local => ("local", "running"),
+        _ => ("owner", "ending"),
+    };
+    let own = usize::from(matches!(role, "owner" | "local"));
+    json!({
+        "digest": flight.key.to_string(),
+        "role": role,
+        "status": status,
+        "token": flight.token,
+        "age_ms": flight.age.as_millis() as u64,
+        "followers": flight.callers.saturating_sub(own),
+    })
+}

@@ -1,0 +1,119 @@
+//! A slow service with single flight, and a page to try it on.
+//!
+//! ```text
+//! cargo run --example server
+//! REDIS_URL=redis://127.0.0.1/ cargo run --example server -- --listen 127.0.0.1:3001
+//! ```
+
+use std::{
+    error::Error,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use axum::{
+    Json, Router,
+    extract::{RawQuery, State},
+    response::Html,
+    routing::get,
+};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tower_singleflight::{HttpKey, RedisStore, SingleFlightLayer};
+
+#[derive(Debug, Default)]
+struct Model {
+    runs: AtomicU64,
+    running: AtomicU64,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    tracing_subscriber::fmt().with_env_filter("warn").init();
+
+    // Several of these servers are one service, on several ports: with the port in
+    // the key, two of them would never meet. A service behind one name needs no
+    // such line.
+    let key = HttpKey::new().authority("demo");
+    let mut layer = SingleFlightLayer::new(key);
+    let redis = std::env::var("REDIS_URL").ok();
+    if let Some(url) = &redis {
+        layer = layer.store(RedisStore::connect(url).await?);
+    }
+
+    let model = Arc::new(Model::default());
+    let app = Router::new()
+        .route("/answer", get(answer))
+        .layer(layer.clone())
+        .with_state(Arc::clone(&model))
+        .route("/stats", get(stats).with_state((layer, model)))
+        .route("/", get(Html(include_str!("page.html"))));
+
+    let listener = TcpListener::bind(listen()?).await?;
+    let address = listener.local_addr()?;
+    println!("listening on http://{address}");
+    println!("  open it in a browser, or ask twice at the same time and see one run:");
+    println!("  curl 'http://{address}/answer?q=why' & curl 'http://{address}/answer?q=why'");
+    match redis {
+        Some(_) => println!("  other servers with the same REDIS_URL share its runs"),
+        None => println!("  with REDIS_URL=redis://... several servers share their runs"),
+    }
+    axum::serve(listener, app).await?;
+    Ok(())
+}
+
+fn listen() -> Result<SocketAddr, Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    match (args.next().as_deref(), args.next()) {
+        (None, _) => Ok(SocketAddr::from(([127, 0, 0, 1], 3000))),
+        (Some("--listen"), Some(address)) => Ok(address.parse()?),
+        _ => Err("usage: server [--listen ADDRESS:PORT]".into()),
+    }
+}
+
+/// What stands for a model: an answer that takes three seconds.
+async fn answer(State(model): State<Arc<Model>>, RawQuery(query): RawQuery) -> String {
+    let run = model.runs.fetch_add(1, Relaxed) + 1;
+    let _running = Running::new(&model);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let question = query.unwrap_or_else(|| "nothing".into());
+    format!("You asked {question}. This is run {run} of process {}.\n", std::process::id())
+}
+
+/// Counts a run while it runs, also when it is dropped in the middle.
+struct Running<'a>(&'a Model);
+
+impl<'a> Running<'a> {
+    fn new(model: &'a Model) -> Self {
+        model.running.fetch_add(1, Relaxed);
+        Self(model)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Relaxed);
+    }
+}
+
+type Shown = (SingleFlightLayer<HttpKey>, Arc<Model>);
+
+async fn stats(State((layer, model)): State<Shown>) -> Json<Value> {
+    let stats = layer.stats();
+    let callers: usize = layer.flights().iter().map(|flight| flight.callers).sum();
+    Json(json!({
+        "pid": std::process::id(),
+        "store": format!("{:?}", layer.store_state().0).to_lowercase(),
+        "runs": model.runs.load(Relaxed),
+        "running": model.running.load(Relaxed),
+        "waiting": callers,
+        "own": stats.owner,
+        "shared_here": stats.follower_local,
+        "shared_elsewhere": stats.follower_remote,
+        "alone": stats.bypass,
+    }))
+}

@@ -1,0 +1,259 @@
+//! The body of a response that came through the layer.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, Bytes};
+use http_body::{Body, SizeHint};
+use pin_project_lite::pin_project;
+use tower::BoxError;
+
+use crate::{flights::Share, frame::Frame, log};
+
+pin_project! {
+    /// The body of a response that came through the layer: inner's own, or a
+    /// replay of a shared one.
+    ///
+    /// Frames keep their order and trailers come last. A body that did not end
+    /// well ends in an error, never as if it were whole.
+    pub struct ResponseBody<B> {
+        #[pin]
+        kind: Kind<B>,
+    }
+}
+
+pin_project! {
+    #[project = KindProj]
+    enum Kind<B> {
+        Passed { #[pin] body: B },
+        Replay { #[pin] replay: Replay },
+        Resumed { resumed: Resumed<B> },
+        Text { text: Option<Bytes> },
+    }
+}
+
+pin_project! {
+    /// A shared body, from its start.
+    pub struct Replay {
+        #[pin]
+        reader: log::Reader,
+        // held until the body is read or dropped
+        share: Option<Share>,
+    }
+}
+
+/// A body of which a part was read before it was given to its own caller.
+pub struct Resumed<B> {
+    read: VecDeque<Frame>,
+    rest: Rest<B>,
+}
+
+enum Rest<B> {
+    Body(Pin<Box<B>>),
+    Broken(Option<Arc<str>>),
+}
+
+/// Why a shared body broke off.
+#[derive(Clone, Debug)]
+pub struct BodyError(Arc<str>);
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the shared body broke off: {}", self.0)
+    }
+}
+
+impl std::error::Error for BodyError {}
+
+impl<B> ResponseBody<B> {
+    pub(crate) fn passed(body: B) -> Self {
+        Self { kind: Kind::Passed { body } }
+    }
+
+    pub(crate) fn replay(replay: Replay) -> Self {
+        Self { kind: Kind::Replay { replay } }
+    }
+
+    pub(crate) fn resumed(resumed: Resumed<B>) -> Self {
+        Self { kind: Kind::Resumed { resumed } }
+    }
+
+    pub(crate) fn text(text: impl Into<Bytes>) -> Self {
+        Self { kind: Kind::Text { text: Some(text.into()) } }
+    }
+}
+
+impl Replay {
+    pub(crate) fn new(reader: log::Reader, share: Option<Share>) -> Self {
+        Self { reader, share }
+    }
+}
+
+impl<B> Resumed<B> {
+    /// What was read, and then the rest of the body.
+    pub(crate) fn rest(read: Vec<Frame>, body: Pin<Box<B>>) -> Self {
+        Self { read: read.into(), rest: Rest::Body(body) }
+    }
+
+    /// What was read, and then an error.
+    pub(crate) fn broken(read: Vec<Frame>, why: Arc<str>) -> Self {
+        Self { read: read.into(), rest: Rest::Broken(Some(why)) }
+    }
+}
+
+fn http_frame(frame: Frame) -> http_body::Frame<Bytes> {
+    match frame {
+        Frame::Data(bytes) => http_body::Frame::data(bytes),
+        Frame::Trailers(trailers) => http_body::Frame::trailers(trailers),
+    }
+}
+
+fn to_bytes<D: Buf>(frame: http_body::Frame<D>) -> http_body::Frame<Bytes> {
+    frame.map_data(|mut data| data.copy_to_bytes(data.remaining()))
+}
+
+type Polled = Poll<Option<Result<http_body::Frame<Bytes>, BoxError>>>;
+
+impl Body for Replay {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
+        let this = self.project();
+        let next = ready!(this.reader.poll_next(cx));
+        if !matches!(next, Some(Ok(_))) {
+            *this.share = None;
+        }
+        Poll::Ready(next.map(|frame| frame.map(http_frame).map_err(|why| BodyError(why).into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.reader.is_at_end()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.reader.remaining().map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+impl<B> Body for Resumed<B>
+where
+    B: Body<Error: Into<BoxError>>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
+        if let Some(frame) = self.read.pop_front() {
+            return Poll::Ready(Some(Ok(http_frame(frame))));
+        }
+        match &mut self.rest {
+            Rest::Body(body) => {
+                let next = ready!(body.as_mut().poll_frame(cx));
+                Poll::Ready(next.map(|frame| frame.map(to_bytes).map_err(Into::into)))
+            }
+            Rest::Broken(why) => Poll::Ready(why.take().map(|why| Err(BodyError(why).into()))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.read.is_empty()
+            && match &self.rest {
+                Rest::Body(body) => body.is_end_stream(),
+                Rest::Broken(why) => why.is_none(),
+            }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let read: u64 = self
+            .read
+            .iter()
+            .map(|frame| match frame {
+                Frame::Data(bytes) => bytes.len() as u64,
+                Frame::Trailers(_) => 0,
+            })
+            .sum();
+        let rest = match &self.rest {
+            Rest::Body(body) => body.size_hint(),
+            Rest::Broken(_) => SizeHint::default(),
+        };
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.lower().saturating_add(read));
+        if let Some(upper) = rest.upper().and_then(|upper| upper.checked_add(read)) {
+            hint.set_upper(upper);
+        }
+        hint
+    }
+}
+
+impl<B> Unpin for Resumed<B> {}
+
+impl<B> Body for ResponseBody<B>
+where
+    B: Body<Error: Into<BoxError>>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
+        match self.project().kind.project() {
+            KindProj::Passed { body } => {
+                let next = ready!(body.poll_frame(cx));
+                Poll::Ready(next.map(|frame| frame.map(to_bytes).map_err(Into::into)))
+            }
+            KindProj::Replay { replay } => replay.poll_frame(cx),
+            KindProj::Resumed { resumed } => Pin::new(resumed).poll_frame(cx),
+            KindProj::Text { text } => {
+                Poll::Ready(text.take().map(|text| Ok(http_body::Frame::data(text))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Passed { body } => body.is_end_stream(),
+            Kind::Replay { replay } => replay.is_end_stream(),
+            Kind::Resumed { resumed } => resumed.is_end_stream(),
+            Kind::Text { text } => text.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Passed { body } => body.size_hint(),
+            Kind::Replay { replay } => replay.size_hint(),
+            Kind::Resumed { resumed } => resumed.size_hint(),
+            Kind::Text { text } => {
+                SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64))
+            }
+        }
+    }
+}
+
+impl<B> fmt::Debug for ResponseBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            Kind::Passed { .. } => "ResponseBody(passed)",
+            Kind::Replay { .. } => "ResponseBody(replay)",
+            Kind::Resumed { .. } => "ResponseBody(resumed)",
+            Kind::Text { .. } => "ResponseBody(text)",
+        })
+    }
+}
+
+impl fmt::Debug for Replay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replay").finish_non_exhaustive()
+    }
+}
+
+impl<B> fmt::Debug for Resumed<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resumed").field("frames_read", &self.read.len()).finish_non_exhaustive()
+    }
+}

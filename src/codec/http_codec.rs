@@ -1,0 +1,159 @@
+use std::fmt;
+
+use http::{
+    Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version,
+    header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
+};
+use http_body::Body;
+use tower::BoxError;
+
+use super::{Begun, Codec, FlightToken, Judgement, Opened};
+use crate::{
+    body::{Replay, ResponseBody, Resumed},
+    cache_status::FlightRole,
+    error::{Failure, FailureKind},
+    frame::Head,
+    policy::{self, Share},
+};
+
+/// The codec of HTTP services.
+///
+/// The layer's error is inner's, so that axum (`Infallible`) and tonic take the
+/// layer as it is; a [`Failure`] becomes a response, 504 where a time limit was
+/// passed and else 503 with `retry-after`, and is found in its extensions.
+#[derive(Clone, Debug, Default)]
+pub struct HttpCodec {
+    replay: policy::Replay,
+}
+
+/// What stays with the caller whose request was run.
+pub struct Extra {
+    version: Version,
+    headers: HeaderMap,
+    extensions: Extensions,
+}
+
+impl fmt::Debug for Extra {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Extra").finish_non_exhaustive()
+    }
+}
+
+impl<ReqB, ResB, E> Codec<Request<ReqB>, Response<ResB>, E> for HttpCodec
+where
+    ReqB: Body,
+    ResB: Body<Error: Into<BoxError>> + Send + 'static,
+    E: fmt::Display,
+{
+    type Response = Response<ResponseBody<ResB>>;
+    type Error = E;
+    type Body = ResB;
+    type Extra = Extra;
+
+    fn has_body(&self, request: &Request<ReqB>) -> bool {
+        !request.body().is_end_stream()
+    }
+
+    fn begin(&self, request: &mut Request<ReqB>, token: Option<FlightToken>) -> Begun {
+        if let Some(token) = token {
+            request.extensions_mut().insert(token);
+        }
+        Begun { head_only: *request.method() == Method::HEAD }
+    }
+
+    fn judge(&self, response: &Response<ResB>, covers: &dyn Fn(&HeaderName) -> bool) -> Judgement {
+        match policy::share(response.status(), response.headers(), covers) {
+            Share::All { reusable } => Judgement::Shared { reusable },
+            Share::Private(reason) => {
+                tracing::debug!(reason = reason.name(), "the response is not shared");
+                Judgement::Private
+            }
+        }
+    }
+
+    fn open(&self, response: Response<ResB>) -> Opened<Extra, ResB> {
+        let (parts, body) = response.into_parts();
+        let head = Head { status: parts.status, headers: self.replay.prepare(&parts.headers) };
+        let bodiless = parts.status == StatusCode::NO_CONTENT;
+        let promised = (!bodiless).then(|| length(&parts.headers)).flatten();
+        let (version, headers, extensions) = (parts.version, parts.headers, parts.extensions);
+        Opened { head, promised, extra: Extra { version, headers, extensions }, body }
+    }
+
+    fn replay(
+        &self,
+        head: &Head,
+        extra: Option<Extra>,
+        body: Replay,
+        role: FlightRole,
+    ) -> Self::Response {
+        let mut response = Response::new(ResponseBody::replay(body));
+        *response.status_mut() = head.status;
+        match extra {
+            Some(extra) => extra.give(&mut response),
+            None => response.headers_mut().clone_from(&head.headers),
+        }
+        mark(&mut response, role);
+        response
+    }
+
+    fn resume(&self, head: &Head, extra: Extra, body: Resumed<ResB>) -> Self::Response {
+        let mut response = Response::new(ResponseBody::resumed(body));
+        *response.status_mut() = head.status;
+        extra.give(&mut response);
+        mark(&mut response, FlightRole::Owner);
+        response
+    }
+
+    fn pass(&self, response: Response<ResB>, role: FlightRole) -> Self::Response {
+        let mut response = response.map(ResponseBody::passed);
+        mark(&mut response, role);
+        response
+    }
+
+    fn error(&self, error: E) -> E {
+        error
+    }
+
+    fn failure(&self, failure: Failure) -> Result<Self::Response, E> {
+        let text = format!("{}\n", failure.kind());
+        let mut response = Response::new(ResponseBody::text(text));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        if !failure.is_timeout() {
+            let wait = if failure.kind() == FailureKind::Quarantined { 5 } else { 1 };
+            headers.insert(RETRY_AFTER, HeaderValue::from(wait));
+        }
+        failure.write(headers);
+        *response.status_mut() = if failure.is_timeout() {
+            StatusCode::GATEWAY_TIMEOUT
+        } else {
+            StatusCode::SERVICE_UNAVAILABLE
+        };
+        response.extensions_mut().insert(failure);
+        Ok(response)
+    }
+
+    fn describe(&self, error: &E) -> String {
+        error.to_string()
+    }
+}
+
+impl Extra {
+    fn give<B>(self, response: &mut Response<B>) {
+        *response.version_mut() = self.version;
+        *response.headers_mut() = self.headers;
+        *response.extensions_mut() = self.extensions;
+    }
+}
+
+fn mark<B>(response: &mut Response<B>, role: FlightRole) {
+    role.write(response.headers_mut());
+    response.extensions_mut().insert(role);
+}
+
+/// The length that the head promises; where it says several, the first that the
+/// body does not fit breaks it off.
+fn length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.trim().parse().ok()
+}

@@ -1,0 +1,139 @@
+//! Codecs: from a response to frames and back.
+//!
+//! A layer needs to know of a response what may be shared of it and how it is
+//! given to others. [`HttpCodec`], the default, knows `http::Response`.
+
+use http::HeaderName;
+use http_body::Body;
+use tower::BoxError;
+
+use crate::{
+    body::{Replay, Resumed},
+    cache_status::FlightRole,
+    error::Failure,
+    frame::Head,
+};
+
+mod http_codec;
+
+pub use self::http_codec::HttpCodec;
+
+/// Turns responses into frames, and frames into responses.
+///
+/// `Req` and `Res` are inner's request and response, `E` its error.
+pub trait Codec<Req, Res, E>: Clone + Send + Sync + 'static {
+    /// What callers of the layer get.
+    type Response;
+    /// What they get where inner's readiness or call fails.
+    type Error;
+    /// The body of an inner response: where its frames come from.
+    type Body: Body<Error: Into<BoxError>> + Send + 'static;
+    /// What of an inner response stays with the caller whose request was run.
+    type Extra: Send + 'static;
+
+    /// Whether the request has a body that is not at its end.
+    fn has_body(&self, request: &Req) -> bool;
+
+    /// Prepares a request to be run for a flight, under this token if there is one.
+    fn begin(&self, request: &mut Req, token: Option<FlightToken>) -> Begun;
+
+    /// Decides, before the body is touched, whether others may have this response.
+    /// `covers` says whether a request header is part of the key.
+    fn judge(&self, response: &Res, covers: &dyn Fn(&HeaderName) -> bool) -> Judgement;
+
+    /// Takes a response apart: the head that others get, what stays with its own
+    /// caller, and the body.
+    fn open(&self, response: Res) -> Opened<Self::Extra, Self::Body>;
+
+    /// The response of a flight, for one of its callers; `extra` is there for the
+    /// caller whose request was run.
+    fn replay(
+        &self,
+        head: &Head,
+        extra: Option<Self::Extra>,
+        body: Replay,
+        role: FlightRole,
+    ) -> Self::Response;
+
+    /// A response that was taken apart and then turned out not to be shareable.
+    fn resume(&self, head: &Head, extra: Self::Extra, body: Resumed<Self::Body>) -> Self::Response;
+
+    /// A response that is its caller's alone.
+    fn pass(&self, response: Res, role: FlightRole) -> Self::Response;
+
+    /// An error of inner, for the caller whose request it was.
+    fn error(&self, error: E) -> Self::Error;
+
+    /// A failure of a shared run, for those whose request it was not.
+    ///
+    /// # Errors
+    ///
+    /// Where the codec gives failures as errors.
+    fn failure(&self, failure: Failure) -> Result<Self::Response, Self::Error>;
+
+    /// The text of an inner error, for followers.
+    fn describe(&self, error: &E) -> String;
+}
+
+/// What a codec found in a request that is about to be run.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Begun {
+    /// The response comes without the body that its head speaks of.
+    pub head_only: bool,
+}
+
+/// Whether a response may be shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Judgement {
+    /// With all callers of the flight.
+    Shared {
+        /// And with callers that come within the reuse window.
+        reusable: bool,
+    },
+    /// With none but its own caller.
+    Private,
+}
+
+/// A response in parts.
+#[derive(Debug)]
+pub struct Opened<X, B> {
+    /// The head that others get.
+    pub head: Head,
+    /// The length that the head promises for the body.
+    pub promised: Option<u64>,
+    /// What stays with the caller whose request was run.
+    pub extra: X,
+    /// The body.
+    pub body: B,
+}
+
+/// The fencing token of the flight that a request is run for.
+///
+/// The layer puts it into the request's extensions, so that a handler can fence
+/// its own writes: a database that refuses a smaller token than it has seen keeps
+/// out what an owner does after it was superseded. Runs without a lease carry none.
+///
+/// ```
+/// use http::Request;
+/// use tower_singleflight::FlightToken;
+///
+/// fn token<B>(request: &Request<B>) -> Option<u64> {
+///     request.extensions().get::<FlightToken>().map(|token| token.get())
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlightToken(u64);
+
+impl FlightToken {
+    pub(crate) fn new(token: u64) -> Self {
+        Self(token)
+    }
+
+    /// The number: greater than that of every earlier owner of the key.
+    #[must_use]
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}

@@ -1,0 +1,232 @@
+//! The driver of a flight: one task per key and process, which owns, follows,
+//! takes over, or lets every caller run alone.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::{
+    config::StoreDown,
+    core::Core,
+    error::{Failure, FailureKind},
+    flights::{Flight, Origin, SharedRun, Verdict},
+    id::{FlightId, FlightRef, WaiterId},
+    lease::OwnerGuard,
+    log::Log,
+    record,
+    store::{EndStatus, Join, Joined, Session, StoreError, StoreErrorKind},
+};
+
+mod follow;
+mod own;
+
+/// Drives a flight until its outcome is delivered and the store knows it.
+pub(crate) async fn drive(driver: Driver) {
+    driver.run().await;
+}
+
+/// What a driver knows between two elections.
+pub(crate) struct Driver {
+    core: Arc<Core>,
+    flight: Settling,
+    session: Box<dyn Session>,
+    waiter: WaiterId,
+    /// The greatest token seen for the key.
+    known: u64,
+    /// Runs of this process that ended in an error or a timeout.
+    failed_runs: u32,
+    /// Whether this driver has followed: owning is a takeover then.
+    followed: bool,
+}
+
+/// What comes after a step of the driver.
+enum Next {
+    /// Ask the store who runs.
+    Elect,
+    /// The flight has its outcome, or nobody is left.
+    Over,
+}
+
+/// Runs of a flight that may fail before its callers do.
+const FAILED_RUNS: u32 = 2;
+
+impl Driver {
+    pub(crate) fn new(core: Arc<Core>, flight: Arc<Flight>) -> Self {
+        let session = core.store.session(flight.key());
+        Self {
+            core,
+            flight: Settling(flight),
+            session,
+            waiter: WaiterId::random(),
+            known: 0,
+            failed_runs: 0,
+            followed: false,
+        }
+    }
+
+    async fn run(mut self) {
+        self.flight.predecessor_settled().await;
+        if let Err(error) = self.core.keeper.ensure_running() {
+            tracing::error!(%error, "no keeper can be started: flights are shared in this process only");
+            self.run_without_store().await;
+            return;
+        }
+        loop {
+            let next = match self.elect().await {
+                Ok(next) => next,
+                Err(error) => {
+                    tracing::debug!(key = ?self.flight.key(), %error, "the store is away");
+                    match self.core.config.store_down {
+                        StoreDown::Open => self.run_without_store().await,
+                        StoreDown::Reject => {
+                            self.fail(FailureKind::StoreDown, None);
+                            Next::Over
+                        }
+                    }
+                }
+            };
+            if matches!(next, Next::Over) {
+                return;
+            }
+        }
+    }
+
+    /// One round: asks the store, and does what it says.
+    async fn elect(&mut self) -> Result<Next, StoreError> {
+        let join = self.join(false);
+        let asked = Instant::now();
+        let joined = match self.session.join(join.clone()).await {
+            Ok(joined) => joined,
+            Err(error) => {
+                // It may have been granted all the same.
+                if error.kind() != StoreErrorKind::Open {
+                    self.core.keeper.forget(self.flight.key(), join.flight, self.waiter);
+                }
+                return Err(error);
+            }
+        };
+        if let Joined::Own { token } = joined {
+            let flight = FlightRef { token, id: join.flight };
+            self.know(token);
+            let guard = OwnerGuard::new(&self.core.keeper, self.flight.key(), flight, asked);
+            if !guard.stands() {
+                // The answer was so late that the lease may be over: not begun.
+                drop(guard);
+                return Ok(Next::Elect);
+            }
+            if self.followed {
+                self.core.counts.takeovers();
+            }
+            return Ok(self.own(guard).await);
+        }
+        if let Joined::Follow { flight, left, rank } = joined {
+            self.know(flight.token);
+            return self.follow(join, flight, left, rank).await;
+        }
+        Ok(self.take(joined).await)
+    }
+
+    fn join(&self, look_only: bool) -> Join {
+        let config = &self.core.config;
+        Join {
+            flight: FlightId::random(),
+            waiter: self.waiter,
+            known: self.known,
+            lease: config.lease,
+            reuse: config.reuse,
+            retention: config.retention,
+            look_only,
+        }
+    }
+
+    fn know(&mut self, token: u64) {
+        self.known = self.known.max(token);
+    }
+
+    /// Takes an answer that asks for no run here.
+    async fn take(&mut self, joined: Joined) -> Next {
+        match joined {
+            Joined::Done { flight, record, reused } => {
+                let origin = if reused { Origin::Reused } else { Origin::Elsewhere };
+                return self.deliver(flight, record, origin).await;
+            }
+            Joined::Failed { status, report, .. } => {
+                self.fail(failure_of(status), Some(&report));
+            }
+            Joined::Private { .. } => self.flight.decide(Verdict::Alone),
+            Joined::Quarantined { .. } => {
+                self.core.counts.quarantined();
+                self.fail(FailureKind::Quarantined, None);
+            }
+            Joined::Ended { .. } | Joined::Lapsed | Joined::Own { .. } | Joined::Follow { .. } => {
+                return Next::Elect;
+            }
+        }
+        Next::Over
+    }
+
+    /// Gives a stored answer to all callers; what cannot be read is a miss.
+    async fn deliver(
+        &mut self,
+        flight: FlightRef,
+        record: Option<bytes::Bytes>,
+        origin: Origin,
+    ) -> Next {
+        let record = match record {
+            Some(record) => Some(record),
+            None => self.session.fetch().await.unwrap_or_default(),
+        };
+        let least = if origin == Origin::Reused { flight.token } else { self.known };
+        let found = record.map(|bytes| record::decode(&self.flight.key(), &bytes));
+        match found {
+            Some(Ok(found)) if found.flight.token >= least => {
+                let run = SharedRun {
+                    head: Arc::new(found.head),
+                    log: Log::complete(found.frames),
+                    reusable: false,
+                };
+                self.flight.decide(Verdict::Replay { run, origin });
+                return Next::Over;
+            }
+            Some(_) => self.core.counts.bad_records(),
+            None => {}
+        }
+        // Past this flight, or the next look would find the same again.
+        self.know(flight.token + 1);
+        Next::Elect
+    }
+
+    fn fail(&self, kind: FailureKind, report: Option<&str>) {
+        self.flight.decide(Verdict::Failed(Failure::new(kind, report)));
+    }
+}
+
+fn failure_of(status: EndStatus) -> FailureKind {
+    match status {
+        EndStatus::TimedOut => FailureKind::OwnerTimedOut,
+        _ => FailureKind::OwnerFailed,
+    }
+}
+
+/// Settles the flight when its driver ends, however it ends.
+struct Settling(Arc<Flight>);
+
+impl std::ops::Deref for Settling {
+    type Target = Arc<Flight>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl Drop for Settling {
+    fn drop(&mut self) {
+        if self.0.verdict().is_none() {
+            // Only a runtime that shuts down, or a fault of ours, gets here with
+            // callers left.
+            let failure = Failure::new(FailureKind::OwnerVanished, None);
+            self.0.decide(Verdict::Failed(failure));
+        }
+        self.0.settle();
+    }
+}

@@ -1,0 +1,280 @@
+//! Owning: one deposited request is run under the lease, or without one where the
+//! store is away.
+
+use std::{pin::pin, time::Duration};
+
+use bytes::Bytes;
+
+use super::{Driver, FAILED_RUNS, Next};
+use crate::{
+    config::{Abandon, LeaseLoss},
+    error::FailureKind,
+    flights::{Brief, Flight, FlightPhase, Origin, RunEnd, SharedRun, Verdict},
+    id::FlightRef,
+    lease::{LeaseEnd, OwnerGuard},
+    record,
+    store::{Abandoned, EndStatus, Finish, Finished},
+};
+
+/// What ended the watch over a run.
+enum Event {
+    Ended(RunEnd),
+    Vacated,
+    LeaseChanged,
+}
+
+/// How an attempt to own went on.
+enum Outcome {
+    Ran(RunEnd),
+    /// The run was dropped since the lease is over.
+    Lost(LeaseEnd),
+    /// Nobody wants it any more, here or elsewhere; whether the store knows it.
+    Unwanted {
+        told: bool,
+    },
+}
+
+/// An end, before it is known which flight's it is.
+struct Ending {
+    status: EndStatus,
+    record: Option<Bytes>,
+    reusable: bool,
+    keep: Duration,
+    report: String,
+}
+
+impl Ending {
+    fn new(status: EndStatus, keep: Duration) -> Self {
+        Self { status, record: None, reusable: false, keep, report: String::new() }
+    }
+
+    fn of(self, flight: FlightRef) -> Finish {
+        let Self { status, record, reusable, keep, report } = self;
+        Finish { flight, status, record, reusable, keep, report }
+    }
+}
+
+/// Waits until a run without a lease is to be dropped.
+async fn unwanted(flight: &Flight, abandon: Abandon) {
+    flight.vacated().await;
+    if abandon == Abandon::Finish {
+        std::future::pending::<()>().await;
+    }
+}
+
+impl Driver {
+    /// Runs one deposited request as the owner.
+    pub(super) async fn own(&mut self, mut guard: OwnerGuard) -> Next {
+        let Some(deposit) = self.flight.next_deposit() else {
+            drop(guard);
+            return self.nothing_to_run();
+        };
+        let token = guard.lease().map(|lease| lease.flight().token);
+        let phase = if token.is_some() { FlightPhase::Owning } else { FlightPhase::Local };
+        self.flight.at(phase, token.unwrap_or_default());
+        let brief = Brief { token, max_share_bytes: self.core.config.max_share_bytes };
+        let Some(run) = deposit.start(brief) else {
+            // Its caller left just now.
+            drop(guard);
+            return Next::Elect;
+        };
+        guard.begin(run);
+        match self.attend(&mut guard).await {
+            Outcome::Ran(end) => self.conclude(guard, end).await,
+            Outcome::Unwanted { told } => {
+                guard.stop();
+                if told {
+                    guard.finished();
+                } else {
+                    drop(guard);
+                }
+                if self.flight.close_if_vacant() { Next::Over } else { Next::Elect }
+            }
+            Outcome::Lost(LeaseEnd::HardTimeout) => {
+                // Inner first: the lease must not be free while it runs.
+                guard.stop();
+                self.failed_runs += 1;
+                self.end_flight(guard, EndStatus::TimedOut, String::new()).await;
+                self.after_failure(FailureKind::OwnerTimedOut, None)
+            }
+            Outcome::Lost(_) => {
+                self.core.counts.leases_lost();
+                drop(guard);
+                Next::Elect
+            }
+        }
+    }
+
+    /// All who are left have used their requests up.
+    fn nothing_to_run(&self) -> Next {
+        if !self.flight.close_if_vacant() {
+            self.fail(FailureKind::OwnerVanished, None);
+        }
+        Next::Over
+    }
+
+    /// Watches over the run: its end, the lease, and whether anybody wants it.
+    async fn attend(&mut self, guard: &mut OwnerGuard) -> Outcome {
+        loop {
+            let Some(lease) = guard.lease().cloned() else {
+                return self.attend_without_lease(guard).await;
+            };
+            let vacant = self.flight.is_vacant();
+            lease.set_attentive(vacant);
+            let event = tokio::select! {
+                biased;
+                () = self.flight.vacated(), if !vacant => Event::Vacated,
+                () = lease.changed() => Event::LeaseChanged,
+                end = guard.run() => Event::Ended(end),
+            };
+            match event {
+                Event::Ended(end) if lease.stands() => return Outcome::Ran(end),
+                Event::Ended(end) => {
+                    let lost = lease.end().unwrap_or(LeaseEnd::Silence);
+                    return if self.may_go_on_alone(lost) {
+                        guard.detach();
+                        Outcome::Ran(end)
+                    } else {
+                        Outcome::Lost(lost)
+                    };
+                }
+                Event::Vacated | Event::LeaseChanged => {}
+            }
+            if let Some(lost) = lease.end() {
+                if !self.may_go_on_alone(lost) {
+                    return Outcome::Lost(lost);
+                }
+                self.core.counts.leases_lost();
+                self.flight.close();
+                guard.detach();
+                continue;
+            }
+            let unwanted = self.flight.is_vacant() && lease.waiters() == 0;
+            if unwanted && self.core.config.abandon == Abandon::Abort {
+                // Inner is not polled while this is unanswered.
+                match self.session.abandon(lease.flight()).await {
+                    Ok(Abandoned::Wanted { waiters }) => lease.set_waiters(waiters),
+                    Ok(Abandoned::Over) => return Outcome::Unwanted { told: true },
+                    Ok(Abandoned::Lost(_)) => return Outcome::Lost(LeaseEnd::Superseded),
+                    Err(_) => return Outcome::Unwanted { told: false },
+                }
+            }
+        }
+    }
+
+    /// A run that is cut off from the store, whose callers can neither follow nor
+    /// ask again, goes on for them alone.
+    fn may_go_on_alone(&self, lost: LeaseEnd) -> bool {
+        let cut_off = matches!(lost, LeaseEnd::Silence | LeaseEnd::Missing);
+        let settled = self.core.config.lease_loss == LeaseLoss::FinishLocally;
+        cut_off && !self.flight.is_vacant() && (settled || !self.flight.has_deposit())
+    }
+
+    async fn attend_without_lease(&mut self, guard: &mut OwnerGuard) -> Outcome {
+        let limit = pin!(tokio::time::sleep(self.core.config.hard_timeout));
+        tokio::select! {
+            biased;
+            end = guard.run() => Outcome::Ran(end),
+            () = unwanted(&self.flight, self.core.config.abandon) => Outcome::Unwanted { told: true },
+            () = limit => Outcome::Lost(LeaseEnd::HardTimeout),
+        }
+    }
+
+    /// Hands the outcome on: to the callers here at once, then to the store.
+    async fn conclude(&mut self, guard: OwnerGuard, end: RunEnd) -> Next {
+        match end {
+            RunEnd::Shared(run) => {
+                let verdict = Verdict::Replay { run: run.clone(), origin: Origin::Here };
+                self.flight.decide(verdict);
+                self.publish(guard, &run).await;
+                Next::Over
+            }
+            RunEnd::Private { took } => {
+                self.flight.decide(Verdict::Alone);
+                let keep = self.core.config.private_mark(took);
+                self.tell(guard, Ending::new(EndStatus::Private, keep), Bytes::new).await;
+                Next::Over
+            }
+            RunEnd::TooLarge => {
+                self.flight.decide(Verdict::Alone);
+                self.end_flight(guard, EndStatus::TooLarge, String::new()).await;
+                Next::Over
+            }
+            RunEnd::Failed { report } => {
+                self.failed_runs += 1;
+                self.end_flight(guard, EndStatus::Failed, report.clone()).await;
+                self.after_failure(FailureKind::OwnerFailed, Some(&report))
+            }
+        }
+    }
+
+    fn after_failure(&self, kind: FailureKind, report: Option<&str>) -> Next {
+        if self.flight.close_if_vacant() {
+            return Next::Over;
+        }
+        if self.failed_runs >= FAILED_RUNS || !self.flight.has_deposit() {
+            self.fail(kind, report);
+            return Next::Over;
+        }
+        Next::Elect
+    }
+
+    /// Puts the answer where other processes find it, unless none asks for it.
+    async fn publish(&mut self, guard: OwnerGuard, run: &SharedRun) {
+        let Some(flight) = guard.lease().map(|lease| lease.flight()) else { return };
+        let wanted = self.core.config.reuse > Duration::ZERO
+            || guard.lease().is_some_and(|lease| lease.waiters() > 0)
+            || (self.core.store.is_remote() && run.log.data_bytes() <= SMALL);
+        let key = self.flight.key();
+        let encode = || record::encode(&key, flight, &run.head, &run.log.frames());
+        let ending = Ending {
+            record: wanted.then(encode),
+            reusable: run.reusable,
+            ..Ending::new(EndStatus::Done, self.core.config.retention)
+        };
+        self.tell(guard, ending, encode).await;
+    }
+
+    /// Tells the store that a flight ended without an answer for all.
+    async fn end_flight(&mut self, guard: OwnerGuard, status: EndStatus, report: String) {
+        let ending = Ending { report, ..Ending::new(status, self.core.config.retention) };
+        self.tell(guard, ending, Bytes::new).await;
+    }
+
+    /// Sends `finish` until it is answered. What the store does not hear before the
+    /// deadline it takes for a lost owner; the guard then lets the lease go.
+    async fn tell(&mut self, guard: OwnerGuard, ending: Ending, record: impl Fn() -> Bytes) {
+        let Some(lease) = guard.lease().cloned() else { return };
+        let mut finish = ending.of(lease.flight());
+        self.flight.at(FlightPhase::Ending, finish.flight.token);
+        for _ in 0..TRIES {
+            match self.session.finish(finish.clone()).await {
+                Ok(Finished::Wanted) if finish.record.is_none() => finish.record = Some(record()),
+                Ok(finished) => {
+                    if matches!(finished, Finished::Lost(_)) {
+                        self.core.counts.fenced();
+                    }
+                    return guard.finished();
+                }
+                Err(_) if lease.stands() => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Single flight inside this process only.
+    pub(super) async fn run_without_store(&mut self) -> Next {
+        loop {
+            let guard = OwnerGuard::without_lease();
+            match self.own(guard).await {
+                Next::Elect => {}
+                Next::Over => return Next::Over,
+            }
+        }
+    }
+}
+
+/// Answers of at most this many bytes go along with the first `finish`.
+const SMALL: u64 = 3 * 1024;
+/// How often `finish` is sent at most.
+const TRIES: u32 = 4;

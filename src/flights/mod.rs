@@ -1,0 +1,106 @@
+//! The table of local flights: every caller of a process meets here.
+//!
+//! Free of services, requests and bodies: a caller leaves a [`Deposit`], which
+//! knows how to run itself, and takes a [`Share`].
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    hash::{BuildHasherDefault, Hasher},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::id::KeyDigest;
+
+mod flight;
+mod info;
+
+pub(crate) use self::flight::{Brief, Deposit, Flight, Origin, RunEnd, Share, SharedRun, Verdict};
+pub use self::info::{FlightInfo, FlightPhase};
+
+const SHARDS: usize = 16;
+
+/// All flights of one layer in this process.
+pub(crate) struct Flights {
+    shards: [Mutex<Shard>; SHARDS],
+}
+
+type Shard = HashMap<KeyDigest, Arc<Flight>, BuildHasherDefault<DigestHasher>>;
+
+impl Flights {
+    pub(crate) fn new() -> Self {
+        Self { shards: std::array::from_fn(|_| Mutex::default()) }
+    }
+
+    fn shard(&self, key: &KeyDigest) -> MutexGuard<'_, Shard> {
+        let shard = &self.shards[usize::from(key.as_bytes()[31]) % SHARDS];
+        // Nothing panics while the lock is held, so what is behind it is whole.
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Joins the key's flight, or starts one: then the flight is returned too, and
+    /// the caller must see that it is driven.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        key: KeyDigest,
+        deposit: Arc<dyn Deposit>,
+    ) -> (Share, Option<Arc<Flight>>) {
+        let mut shard = self.shard(&key);
+        match shard.entry(key) {
+            Entry::Occupied(mut entry) => {
+                let deposit = match entry.get().enter(deposit) {
+                    Ok(share) => return (share, None),
+                    Err(deposit) => deposit,
+                };
+                // It has its outcome and is still telling the store. The new one
+                // waits for that, so that it cannot follow its own past.
+                let before = Arc::clone(entry.get());
+                let flight = Flight::new(key, Arc::clone(self), Some(before));
+                entry.insert(Arc::clone(&flight));
+                (flight.first(deposit), Some(flight))
+            }
+            Entry::Vacant(entry) => {
+                let flight = Flight::new(key, Arc::clone(self), None);
+                entry.insert(Arc::clone(&flight));
+                (flight.first(deposit), Some(flight))
+            }
+        }
+    }
+
+    /// Removes this flight, and no other of its key.
+    fn remove(shard: &mut Shard, flight: &Flight) {
+        if let Entry::Occupied(entry) = shard.entry(flight.key())
+            && std::ptr::eq(Arc::as_ptr(entry.get()), flight)
+        {
+            entry.remove();
+        }
+    }
+
+    /// The flights in the air.
+    pub(crate) fn list(&self) -> Vec<Arc<Flight>> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            all.extend(shard.values().cloned());
+        }
+        all
+    }
+}
+
+/// Digests are random already: their first bytes are the hash.
+#[derive(Default)]
+pub(crate) struct DigestHasher(u64);
+
+impl Hasher for DigestHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(head) = bytes.first_chunk::<8>() {
+            self.0 = u64::from_ne_bytes(*head);
+        }
+    }
+
+    // The length that the standard library puts before a slice says nothing.
+    fn write_usize(&mut self, _: usize) {}
+}

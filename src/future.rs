@@ -1,0 +1,264 @@
+//! The future of a response.
+
+use std::{
+    fmt,
+    panic::resume_unwind,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use pin_project_lite::pin_project;
+use tokio::{
+    sync::futures::OwnedNotified,
+    time::{Sleep, sleep},
+};
+use tower::util::Oneshot;
+use tower_service::Service;
+
+use crate::{
+    body::Replay,
+    cache_status::FlightRole,
+    codec::Codec,
+    core::Counts,
+    error::{Failure, FailureKind},
+    flights::{Origin, Share, SharedRun, Verdict},
+    key::Bypass,
+    layer::Parts,
+    seat::{Own, OwnOf, Seat},
+};
+
+pin_project! {
+    /// The future of [`SingleFlight`](crate::SingleFlight).
+    ///
+    /// Dropped, it gives up this caller's share of the flight; the run goes on
+    /// while another caller holds one, in any process.
+    pub struct ResponseFuture<S, Req, K, C>
+    where
+        S: Service<Req>,
+        C: Codec<Req, S::Response, S::Error>,
+    {
+        parts: Arc<Parts<K, C>>,
+        #[pin]
+        state: State<S, Req, K, C>,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    #[project_replace = StateOwn]
+    enum State<S, Req, K, C>
+    where
+        S: Service<Req>,
+        C: Codec<Req, S::Response, S::Error>,
+    {
+        Alone { #[pin] inner: Oneshot<S, Req>, why: Bypass },
+        Waiting { #[pin] waiting: Waiting<S, Req, K, C> },
+        Done,
+    }
+}
+
+pin_project! {
+    struct Waiting<S, Req, K, C>
+    where
+        S: Service<Req>,
+        C: Codec<Req, S::Response, S::Error>,
+    {
+        seat: Option<Left<S, Req, K, C>>,
+        share: Option<Share>,
+        // made before each look at the flight, so that no change is missed
+        #[pin]
+        stirred: OwnedNotified,
+        limit: Option<Pin<Box<Sleep>>>,
+    }
+}
+
+/// A seat whose caller leaves when this is dropped.
+struct Left<S, Req, K, C>(Arc<Seat<S, Req, K, C>>)
+where
+    S: Service<Req>,
+    C: Codec<Req, S::Response, S::Error>;
+
+impl<S, Req, K, C> Drop for Left<S, Req, K, C>
+where
+    S: Service<Req>,
+    C: Codec<Req, S::Response, S::Error>,
+{
+    fn drop(&mut self) {
+        self.0.vacate();
+    }
+}
+
+/// What a caller hears of its flight.
+enum Heard<S, Req, C>
+where
+    S: Service<Req>,
+    C: Codec<Req, S::Response, S::Error>,
+{
+    Own(OwnOf<S, Req, C>),
+    Shared { run: SharedRun, extra: Option<C::Extra>, role: FlightRole },
+    Alone { service: S, request: Req },
+    Failed(Failure),
+}
+
+impl<S, Req, K, C> ResponseFuture<S, Req, K, C>
+where
+    S: Service<Req>,
+    C: Codec<Req, S::Response, S::Error>,
+{
+    pub(crate) fn alone(parts: Arc<Parts<K, C>>, service: S, request: Req, why: Bypass) -> Self {
+        let inner = Oneshot::new(service, request);
+        Self { parts, state: State::Alone { inner, why } }
+    }
+
+    pub(crate) fn waiting(
+        parts: Arc<Parts<K, C>>,
+        seat: Arc<Seat<S, Req, K, C>>,
+        share: Share,
+    ) -> Self {
+        let stirred = share.flight().stirred();
+        let limit = parts.core().config.wait_limit.map(|limit| Box::pin(sleep(limit)));
+        let waiting = Waiting { seat: Some(Left(seat)), share: Some(share), stirred, limit };
+        Self { parts, state: State::Waiting { waiting } }
+    }
+}
+
+impl<S, Req, K, C> Future for ResponseFuture<S, Req, K, C>
+where
+    S: Service<Req>,
+    C: Codec<Req, S::Response, S::Error>,
+{
+    type Output = Result<C::Response, C::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let codec = &this.parts.codec;
+        let counts = &this.parts.core().counts;
+        loop {
+            let (heard, share) = match this.state.as_mut().project() {
+                StateProj::Alone { inner, why } => {
+                    let result = ready!(inner.poll(cx));
+                    let role = FlightRole::Bypass(*why);
+                    this.state.set(State::Done);
+                    counts.bypass();
+                    return Poll::Ready(match result {
+                        Ok(response) => Ok(codec.pass(response, role)),
+                        Err(error) => Err(codec.error(error)),
+                    });
+                }
+                StateProj::Waiting { waiting } => ready!(waiting.poll(cx)),
+                // As every future: it is not polled again.
+                StateProj::Done => return Poll::Pending,
+            };
+            let result = match heard {
+                Heard::Alone { service, request } => {
+                    let inner = Oneshot::new(service, request);
+                    this.state.set(State::Alone { inner, why: Bypass::Unshared });
+                    continue;
+                }
+                Heard::Shared { run, extra, role } => {
+                    count(counts, role);
+                    let body = Replay::new(run.log.reader(), share);
+                    Ok(codec.replay(&run.head, extra, body, role))
+                }
+                Heard::Failed(failure) => {
+                    counts.failed();
+                    codec.failure(failure)
+                }
+                Heard::Own(own) => {
+                    counts.owner();
+                    match own {
+                        Own::Private(response) => Ok(codec.pass(response, FlightRole::Owner)),
+                        Own::Resumed { head, extra, body } => Ok(codec.resume(&head, extra, body)),
+                        Own::Error(error) => Err(codec.error(error)),
+                        Own::Panic(panic) => {
+                            this.state.set(State::Done);
+                            resume_unwind(panic)
+                        }
+                        // Comes with the flight's verdict, never alone.
+                        Own::Shared { .. } => codec.failure(vanished()),
+                    }
+                }
+            };
+            this.state.set(State::Done);
+            return Poll::Ready(result);
+        }
+    }
+}
+
+impl<S, Req, K, C> Waiting<S, Req, K, C>
+where
+    S: Service<Req>,
+    C: Codec<Req, S::Response, S::Error>,
+{
+    /// Waits for something to hear; with it comes the share, for the body.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(Heard<S, Req, C>, Option<Share>)> {
+        let mut this = self.project();
+        let (Some(Left(seat)), Some(share)) = (&*this.seat, &*this.share) else {
+            return Poll::Pending;
+        };
+        let flight = share.flight();
+        let heard = loop {
+            if let Some(own) = seat.take_own() {
+                break Heard::Own(own);
+            }
+            match flight.verdict() {
+                None => {}
+                Some(Verdict::Replay { run, origin }) => {
+                    let extra = seat.take_extra(&run.log);
+                    let role = match (origin, extra.is_some()) {
+                        (_, true) => FlightRole::Owner,
+                        (Origin::Here, false) => FlightRole::FollowerLocal,
+                        (Origin::Elsewhere, false) => FlightRole::FollowerRemote,
+                        (Origin::Reused, false) => FlightRole::Reused,
+                    };
+                    break Heard::Shared { run: run.clone(), extra, role };
+                }
+                Some(Verdict::Alone) => {
+                    break match seat.reclaim() {
+                        Some((service, request)) => Heard::Alone { service, request },
+                        // It was run, and that run was lost.
+                        None => Heard::Failed(vanished()),
+                    };
+                }
+                Some(Verdict::Failed(failure)) => break Heard::Failed(failure.clone()),
+            }
+            if this.stirred.as_mut().poll(cx).is_ready() {
+                this.stirred.set(flight.stirred());
+                continue;
+            }
+            if let Some(limit) = this.limit
+                && !seat.was_started()
+                && limit.as_mut().poll(cx).is_ready()
+            {
+                break Heard::Failed(Failure::new(FailureKind::WaitedTooLong, None));
+            }
+            return Poll::Pending;
+        };
+        Poll::Ready((heard, this.share.take()))
+    }
+}
+
+fn vanished() -> Failure {
+    Failure::new(FailureKind::OwnerVanished, None)
+}
+
+fn count(counts: &Counts, role: FlightRole) {
+    match role {
+        FlightRole::Owner => counts.owner(),
+        FlightRole::FollowerLocal => counts.follower_local(),
+        FlightRole::FollowerRemote => counts.follower_remote(),
+        FlightRole::Reused => counts.reused(),
+        FlightRole::Bypass(_) => counts.bypass(),
+    }
+}
+
+impl<S, Req, K, C> fmt::Debug for ResponseFuture<S, Req, K, C>
+where
+    S: Service<Req>,
+    C: Codec<Req, S::Response, S::Error>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,51 @@
+//! From a key to what the store may see.
+
+use std::fmt;
+
+use super::Key;
+use crate::id::KeyDigest;
+
+// Names the layout of keys: a release that changes it must not meet another
+// release under one digest with another meaning.
+const LAYOUT: &[u8] = b"tower-singleflight key 1";
+const SECRET: &str = "tower-singleflight 2025 fleet secret for key digests";
+
+/// Digests keys: BLAKE3 over namespace and key, keyed when there is a secret.
+#[derive(Clone)]
+pub(crate) struct Digester {
+    namespace: Box<[u8]>,
+    secret: Option<[u8; 32]>,
+}
+
+impl Digester {
+    /// `secret` may be of any length.
+    pub(crate) fn new(namespace: &str, secret: Option<&[u8]>) -> Self {
+        Self {
+            namespace: namespace.as_bytes().into(),
+            secret: secret.map(|secret| blake3::derive_key(SECRET, secret)),
+        }
+    }
+
+    pub(crate) fn digest(&self, key: &Key) -> KeyDigest {
+        let mut hasher = match &self.secret {
+            Some(secret) => blake3::Hasher::new_keyed(secret),
+            None => blake3::Hasher::new(),
+        };
+        for part in [LAYOUT, &self.namespace] {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        // The key comes last and carries its own lengths.
+        hasher.update(key.as_bytes());
+        KeyDigest::from_bytes(*hasher.finalize().as_bytes())
+    }
+}
+
+impl fmt::Debug for Digester {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Digester")
+            .field("namespace", &String::from_utf8_lossy(&self.namespace))
+            .field("keyed", &self.secret.is_some())
+            .finish()
+    }
+}

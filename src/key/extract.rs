@@ -1,0 +1,94 @@
+//! From a request to its key.
+
+use std::{any::type_name, fmt};
+
+use http::HeaderName;
+
+use super::{Bypass, Key};
+
+/// Gives each request its key, or the reason why it is not shared.
+///
+/// It is called once for each request, before anything waits, and must be
+/// quick. See the [module docs](crate::key).
+///
+/// ```
+/// use tower_singleflight::{Bypass, Key, KeyExtractor};
+///
+/// #[derive(Clone)]
+/// struct ByTenant;
+///
+/// impl KeyExtractor<(u32, String)> for ByTenant {
+///     fn extract(&self, (tenant, question): &(u32, String)) -> Result<Key, Bypass> {
+///         Ok(Key::builder().part(tenant.to_be_bytes()).part(question).build())
+///     }
+/// }
+/// ```
+pub trait KeyExtractor<Req>: Clone + Send + Sync + 'static {
+    /// The key of this request.
+    ///
+    /// # Errors
+    ///
+    /// The reason why this request is to run alone.
+    fn extract(&self, request: &Req) -> Result<Key, Bypass>;
+
+    /// Whether the key covers the body of the request. By default it does not,
+    /// and requests with a body run alone.
+    fn covers_body(&self) -> bool {
+        false
+    }
+
+    /// Whether requests that differ in this header have different keys. By
+    /// default nothing is known of any header.
+    ///
+    /// A response whose `vary` names a header outside the key is not shared
+    /// with requests that may have another value of it.
+    fn covers_header(&self, name: &HeaderName) -> bool {
+        let _ = name;
+        false
+    }
+}
+
+/// Makes an extractor of a function: `None` means that the request runs alone.
+///
+/// Requests get the same answer when the function gives them the same key, so
+/// that **whatever the answer depends on belongs in the key**: the user, the
+/// tenant, the language. HTTP requests with a body run alone all the same.
+///
+/// ```
+/// use http::{Request, header::AUTHORIZATION};
+/// use tower_singleflight::{Key, key_fn};
+///
+/// let key = key_fn(|request: &Request<String>| {
+///     let user = request.headers().get(AUTHORIZATION)?;
+///     Some(Key::builder().part(user).part(request.uri().path()).build())
+/// });
+/// ```
+pub fn key_fn<Req, K, F>(f: F) -> KeyFn<F>
+where
+    F: Fn(&Req) -> Option<K> + Clone + Send + Sync + 'static,
+    K: Into<Key>,
+{
+    KeyFn { f }
+}
+
+/// The extractor that [`key_fn`] makes.
+#[derive(Clone, Copy)]
+pub struct KeyFn<F> {
+    f: F,
+}
+
+impl<Req, K, F> KeyExtractor<Req> for KeyFn<F>
+where
+    F: Fn(&Req) -> Option<K> + Clone + Send + Sync + 'static,
+    K: Into<Key>,
+{
+    fn extract(&self, request: &Req) -> Result<Key, Bypass> {
+        (self.f)(request).map(Into::into).ok_or(Bypass::NoKey)
+    }
+}
+
+impl<F> fmt::Debug for KeyFn<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyFn").field("f", &format_args!("{}", type_name::<F>())).finish()
+    }
+}

@@ -1,0 +1,199 @@
+//! The layer.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use tower_layer::Layer;
+
+use crate::{
+    codec::HttpCodec,
+    config::Config,
+    core::{Core, Stats},
+    flights::FlightInfo,
+    key::Digester,
+    service::SingleFlight,
+    store::{MemoryStore, Store, StoreState},
+};
+
+/// Gives every service it wraps single flight: of all identical requests in the
+/// air, one is executed and all are answered. See the [crate docs](crate).
+///
+/// All services of one layer, and of its clones, share their flights. Setters give
+/// a new layer that shares nothing with those made before.
+///
+/// # Examples
+///
+/// One process, with all defaults:
+///
+/// ```
+/// use tower::ServiceBuilder;
+/// use tower_singleflight::{HttpKey, SingleFlightLayer};
+///
+/// # async fn answer(_: http::Request<http_body_util::Empty<bytes::Bytes>>) -> Result<http::Response<String>, std::convert::Infallible> { Ok(http::Response::new(String::new())) }
+/// let service = ServiceBuilder::new()
+///     .layer(SingleFlightLayer::new(HttpKey::new()))
+///     .service_fn(answer);
+/// ```
+///
+/// A fleet, with settings of its own:
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use tower_singleflight::{Config, HttpKey, RedisStore, SingleFlightLayer};
+///
+/// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = Config::builder().hard_timeout(Duration::from_secs(600)).build()?;
+/// let layer = SingleFlightLayer::new(HttpKey::new())
+///     .store(RedisStore::connect("redis://127.0.0.1/").await?)
+///     .namespace("reports v2")
+///     .config(config);
+/// # Ok(()) }
+/// ```
+#[must_use = "a layer does nothing until it wraps a service"]
+pub struct SingleFlightLayer<K, C = HttpCodec> {
+    key: K,
+    codec: C,
+    plan: Plan,
+    /// Made when it is first needed, then shared by all clones.
+    parts: Arc<OnceLock<Arc<Parts<K, C>>>>,
+}
+
+#[derive(Clone)]
+struct Plan {
+    config: Config,
+    namespace: Option<String>,
+    secret: Option<Vec<u8>>,
+    store: Option<Arc<dyn Store>>,
+}
+
+/// What the services of a layer share.
+pub(crate) struct Parts<K, C> {
+    pub(crate) key: K,
+    pub(crate) codec: C,
+    core: Arc<Core>,
+}
+
+impl<K, C> Parts<K, C> {
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+}
+
+impl<K> SingleFlightLayer<K> {
+    /// A layer for HTTP services, with this key and all defaults.
+    pub fn new(key: K) -> Self {
+        Self::with_codec(key, HttpCodec::default())
+    }
+}
+
+impl<K, C> SingleFlightLayer<K, C> {
+    /// A layer for services whose responses `codec` knows.
+    pub fn with_codec(key: K, codec: C) -> Self {
+        let plan = Plan { config: Config::default(), namespace: None, secret: None, store: None };
+        Self { key, codec, plan, parts: Arc::default() }
+    }
+
+    fn change(mut self, change: impl FnOnce(&mut Plan)) -> Self {
+        change(&mut self.plan);
+        self.parts = Arc::default();
+        self
+    }
+
+    /// The store that processes meet on. Default: a [`MemoryStore`] of the layer's
+    /// own, for one process.
+    pub fn store(self, store: impl Store) -> Self {
+        self.change(|plan| plan.store = Some(Arc::new(store)))
+    }
+
+    /// The settings. Default: [`Config::default`].
+    pub fn config(self, config: Config) -> Self {
+        self.change(|plan| plan.config = config)
+    }
+
+    /// What is set apart from others on the same store: one for each service, and
+    /// for each form of its answers that others could not read. Default: the file
+    /// name of the executable.
+    ///
+    /// Two services with one namespace and equal requests would wait for each
+    /// other, and get each other's answers.
+    pub fn namespace(self, namespace: impl Into<String>) -> Self {
+        let namespace = namespace.into();
+        self.change(|plan| plan.namespace = Some(namespace))
+    }
+
+    /// A secret of the fleet that key digests are made with, so that who can read
+    /// the store cannot test guesses of requests against it. Default: none.
+    pub fn secret(self, secret: impl Into<Vec<u8>>) -> Self {
+        let secret = secret.into();
+        self.change(|plan| plan.secret = Some(secret))
+    }
+}
+
+impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
+    fn parts(&self) -> &Arc<Parts<K, C>> {
+        self.parts.get_or_init(|| {
+            let Plan { config, namespace, secret, store } = self.plan.clone();
+            let namespace = namespace.unwrap_or_else(executable);
+            let digester = Digester::new(&namespace, secret.as_deref());
+            let store = store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
+            let core = Arc::new(Core::new(config, digester, store));
+            Arc::new(Parts { key: self.key.clone(), codec: self.codec.clone(), core })
+        })
+    }
+
+    /// What the layer has done so far, over all its clones and services.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.parts().core.counts.snapshot()
+    }
+
+    /// The flights that are in the air in this process.
+    #[must_use]
+    pub fn flights(&self) -> Vec<FlightInfo> {
+        let flights = self.parts().core.flights.list();
+        flights.iter().map(|flight| flight.info()).collect()
+    }
+
+    /// What the store says of itself, and how many of its operations have failed.
+    #[must_use]
+    pub fn store_state(&self) -> (StoreState, u64) {
+        let store = &self.parts().core.store;
+        (store.state(), store.errors())
+    }
+}
+
+fn executable() -> String {
+    let path = std::env::current_exe().ok();
+    let name = path.as_deref().and_then(std::path::Path::file_name);
+    name.map_or_else(|| env!("CARGO_PKG_NAME").into(), |name| name.to_string_lossy().into_owned())
+}
+
+impl<S, K: Clone, C: Clone> Layer<S> for SingleFlightLayer<K, C> {
+    type Service = SingleFlight<S, K, C>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        SingleFlight::from_parts(inner, Arc::clone(self.parts()))
+    }
+}
+
+impl<K: Clone, C: Clone> Clone for SingleFlightLayer<K, C> {
+    fn clone(&self) -> Self {
+        Self {
+            key: self.key.clone(),
+            codec: self.codec.clone(),
+            plan: self.plan.clone(),
+            parts: Arc::clone(&self.parts),
+        }
+    }
+}
+
+impl<K, C> fmt::Debug for SingleFlightLayer<K, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SingleFlightLayer")
+            .field("config", &self.plan.config)
+            .field("store", &self.plan.store)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,115 @@
+use std::{
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering},
+    time::Duration,
+};
+
+use tokio::{sync::Notify, time::Instant};
+
+use crate::id::FlightRef;
+
+/// What keeper and driver share of one lease.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    flight: FlightRef,
+    granted: Instant,
+    /// Nanoseconds from `granted` until the lease is over by our own clock.
+    deadline: AtomicU64,
+    /// Processes that wait elsewhere, as of the last renewal.
+    waiters: AtomicU32,
+    /// Set while no caller is left here: the driver then wants every renewal.
+    attentive: AtomicBool,
+    end: AtomicU8,
+    changed: Notify,
+}
+
+/// Why a lease is over although its run is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeaseEnd {
+    /// The store says that somebody else owns.
+    Superseded,
+    /// The store has no record of it.
+    Missing,
+    /// No renewal was confirmed in time.
+    Silence,
+    /// The run passed its hard timeout.
+    HardTimeout,
+}
+
+const HELD: u8 = 0;
+const ENDS: [LeaseEnd; 4] =
+    [LeaseEnd::Superseded, LeaseEnd::Missing, LeaseEnd::Silence, LeaseEnd::HardTimeout];
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Lease {
+    /// A lease that was asked for at `granted` and stands for `term`, which is the
+    /// time in the store less the margin.
+    pub(crate) fn new(flight: FlightRef, granted: Instant, term: Duration) -> Self {
+        Self {
+            flight,
+            granted,
+            deadline: AtomicU64::new(nanos(term)),
+            waiters: AtomicU32::new(0),
+            attentive: AtomicBool::new(false),
+            end: AtomicU8::new(HELD),
+            changed: Notify::new(),
+        }
+    }
+
+    pub(crate) fn flight(&self) -> FlightRef {
+        self.flight
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        self.granted + Duration::from_nanos(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// Whether what the run gives may be handed on: read from the clock, since the
+    /// keeper may be late to say so.
+    pub(crate) fn stands(&self) -> bool {
+        self.end().is_none() && Instant::now() < self.deadline()
+    }
+
+    pub(crate) fn end(&self) -> Option<LeaseEnd> {
+        match self.end.load(Ordering::Acquire) {
+            HELD => None,
+            end => ENDS.get(usize::from(end - 1)).copied(),
+        }
+    }
+
+    pub(crate) fn waiters(&self) -> u32 {
+        self.waiters.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_waiters(&self, waiters: u32) {
+        self.waiters.store(waiters, Ordering::Release);
+    }
+
+    pub(crate) fn set_attentive(&self, attentive: bool) {
+        self.attentive.store(attentive, Ordering::Release);
+    }
+
+    /// A renewal that was sent at `sent` is confirmed.
+    pub(super) fn renewed(&self, sent: Instant, term: Duration, waiters: u32) {
+        let deadline = sent.saturating_duration_since(self.granted) + term;
+        self.deadline.fetch_max(nanos(deadline), Ordering::AcqRel);
+        self.set_waiters(waiters);
+        if self.attentive.load(Ordering::Acquire) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Ends the lease; the first reason stands.
+    pub(super) fn finish(&self, end: LeaseEnd) {
+        let code = ENDS.iter().position(|known| *known == end).map_or(HELD, |at| at as u8 + 1);
+        let _ = self.end.compare_exchange(HELD, code, Ordering::AcqRel, Ordering::Acquire);
+        self.changed.notify_one();
+    }
+
+    /// Waits for the next thing the driver must look at. Cancel-safe.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+}

@@ -1,0 +1,295 @@
+//! What to send, and when: a state machine without clock or I/O.
+
+use std::{sync::Arc, time::Duration};
+
+use slab::Slab;
+use tokio::{sync::mpsc, time::Instant};
+
+use super::{Lease, LeaseEnd};
+use crate::{
+    config::Config,
+    id::{FlightId, KeyDigest, WaiterId},
+    store::{Beat, BeatReply, Join, Joined, Loss, StoreError},
+};
+
+/// The times of a layer's leases.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) lease: Duration,
+    pub(crate) beat: Duration,
+    pub(crate) margin: Duration,
+    pub(crate) hard_timeout: Duration,
+}
+
+impl Terms {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            lease: config.lease(),
+            beat: config.heartbeat(),
+            margin: config.margin(),
+            hard_timeout: config.hard_timeout,
+        }
+    }
+
+    /// How long a lease stands for its owner.
+    pub(crate) fn stands(&self) -> Duration {
+        self.lease - self.margin
+    }
+
+    /// How long a waiter's mark lasts from one watch on.
+    pub(crate) fn mark(&self) -> Duration {
+        self.beat * 5 / 2
+    }
+}
+
+/// Renews the leases of a process and watches the flights that it follows.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    terms: Terms,
+    posts: Slab<Post>,
+    serial: u64,
+    /// The earliest due time of what was posted since it was last taken.
+    posted: Option<Instant>,
+}
+
+/// A place in the keeper, for who registered there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    at: usize,
+    serial: u64,
+}
+
+#[derive(Debug)]
+struct Post {
+    serial: u64,
+    key: KeyDigest,
+    duty: Duty,
+    /// When it is sent next; `None` while an answer is awaited, or for good.
+    due: Option<Instant>,
+    missed: u32,
+}
+
+#[derive(Debug)]
+enum Duty {
+    Lease {
+        lease: Arc<Lease>,
+        hard_deadline: Instant,
+    },
+    Watch {
+        join: Join,
+        seen: mpsc::UnboundedSender<Joined>,
+    },
+    /// Something to be said once; tried until `until`.
+    Errand {
+        beat: Beat,
+        until: Instant,
+    },
+}
+
+impl Keeper {
+    pub(crate) fn new(terms: Terms) -> Self {
+        Self { terms, posts: Slab::new(), serial: 0, posted: None }
+    }
+
+    pub(crate) fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    fn post(&mut self, key: KeyDigest, duty: Duty, due: Instant) -> Place {
+        self.serial += 1;
+        self.posted = Some(self.posted.map_or(due, |posted| posted.min(due)));
+        let serial = self.serial;
+        let at = self.posts.insert(Post { serial, key, duty, due: Some(due), missed: 0 });
+        Place { at, serial }
+    }
+
+    /// Keeps this lease, which was asked for at `asked`, from now on.
+    pub(crate) fn hold(
+        &mut self,
+        key: KeyDigest,
+        lease: Arc<Lease>,
+        asked: Instant,
+        now: Instant,
+    ) -> Place {
+        let hard_deadline = now + self.terms.hard_timeout;
+        self.post(key, Duty::Lease { lease, hard_deadline }, asked + self.terms.beat)
+    }
+
+    /// Watches the flight that `join` follows; what is found goes to `seen`.
+    pub(crate) fn watch(
+        &mut self,
+        key: KeyDigest,
+        join: Join,
+        seen: mpsc::UnboundedSender<Joined>,
+        now: Instant,
+    ) -> Place {
+        self.post(key, Duty::Watch { join, seen }, now + self.terms.beat)
+    }
+
+    /// Lets a flight go.
+    pub(crate) fn release(
+        &mut self,
+        key: KeyDigest,
+        flight: FlightId,
+        token: Option<u64>,
+        now: Instant,
+    ) {
+        let beat = Beat::Release { key, flight, token };
+        self.post(key, Duty::Errand { beat, until: now + self.terms.lease }, now);
+    }
+
+    /// Ends a wait.
+    pub(crate) fn leave(&mut self, key: KeyDigest, waiter: WaiterId, now: Instant) {
+        let beat = Beat::Leave { key, waiter };
+        self.post(key, Duty::Errand { beat, until: now + self.terms.mark() }, now);
+    }
+
+    /// Forgets what is at this place; nothing more is sent for it.
+    pub(crate) fn dismiss(&mut self, place: Place) {
+        if self.posts.get(place.at).is_some_and(|post| post.serial == place.serial) {
+            self.posts.remove(place.at);
+        }
+    }
+
+    /// Whether anything is left to be said before the keeper may end.
+    pub(crate) fn has_errands(&self) -> bool {
+        self.posts.iter().any(|(_, post)| matches!(post.duty, Duty::Errand { .. }))
+    }
+
+    /// The earliest due time of what was posted since the last call.
+    pub(crate) fn take_posted(&mut self) -> Option<Instant> {
+        self.posted.take()
+    }
+
+    /// When [`poll`](Self::poll) has something to do next.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.posts.iter().filter_map(|(_, post)| post.next()).min()
+    }
+
+    /// When [`expire`](Self::expire) has something to do next.
+    pub(crate) fn next_expiry(&self) -> Option<Instant> {
+        self.posts.iter().filter_map(|(_, post)| post.expiry()).min()
+    }
+
+    /// Ends the leases that are over by our own clock.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        for (_, post) in &mut self.posts {
+            if post.expiry().is_some_and(|expiry| expiry <= now)
+                && let Duty::Lease { lease, hard_deadline } = &post.duty
+            {
+                let timed_out = *hard_deadline <= now;
+                lease.finish(if timed_out { LeaseEnd::HardTimeout } else { LeaseEnd::Silence });
+                post.due = None;
+            }
+        }
+    }
+
+    /// What is to be sent now. What falls due a little later goes along, so that
+    /// many leases make few packets.
+    pub(crate) fn poll(&mut self, now: Instant) -> (Vec<Place>, Vec<Beat>) {
+        let soon = now + self.terms.beat / 8;
+        let (terms, mut places, mut batch) = (self.terms, Vec::new(), Vec::new());
+        self.expire(now);
+        if self.posts.iter().all(|(_, post)| post.due.is_none_or(|due| due > now)) {
+            return (places, batch);
+        }
+        self.posts.retain(|at, post| {
+            if post.due.is_some_and(|due| due <= soon) {
+                if let Duty::Errand { until, .. } = post.duty
+                    && now > until
+                {
+                    return false;
+                }
+                post.due = None;
+                places.push(Place { at, serial: post.serial });
+                batch.push(post.beat(&terms));
+            }
+            true
+        });
+        (places, batch)
+    }
+
+    /// What came back for one of them; `sent` is the time before the send.
+    pub(crate) fn answer(
+        &mut self,
+        place: Place,
+        sent: Instant,
+        now: Instant,
+        reply: Result<BeatReply, StoreError>,
+    ) {
+        let terms = self.terms;
+        let Some(post) = self.posts.get_mut(place.at).filter(|post| post.serial == place.serial)
+        else {
+            return;
+        };
+        match reply {
+            Err(_) => {
+                // The first miss is tried again at once, the next ones each beat.
+                post.due = Some(if post.missed == 0 { now } else { sent + terms.beat });
+                post.missed = post.missed.saturating_add(1);
+            }
+            Ok(reply) => {
+                post.missed = 0;
+                if post.take(reply, sent, &terms) {
+                    post.due = Some(sent + terms.beat);
+                } else if matches!(post.duty, Duty::Errand { .. }) {
+                    self.posts.remove(place.at);
+                }
+            }
+        }
+    }
+}
+
+impl Post {
+    fn next(&self) -> Option<Instant> {
+        self.due.into_iter().chain(self.expiry()).min()
+    }
+
+    fn expiry(&self) -> Option<Instant> {
+        match &self.duty {
+            Duty::Lease { lease, hard_deadline } if lease.end().is_none() => {
+                Some(lease.deadline().min(*hard_deadline))
+            }
+            _ => None,
+        }
+    }
+
+    fn beat(&self, terms: &Terms) -> Beat {
+        match &self.duty {
+            Duty::Lease { lease, .. } => {
+                Beat::Renew { key: self.key, flight: lease.flight(), lease: terms.lease }
+            }
+            Duty::Watch { join, .. } => {
+                Beat::Watch { key: self.key, join: join.clone(), mark: terms.mark() }
+            }
+            Duty::Errand { beat, .. } => beat.clone(),
+        }
+    }
+
+    /// Takes an answer in; true when the next beat is wanted.
+    fn take(&mut self, reply: BeatReply, sent: Instant, terms: &Terms) -> bool {
+        match (&self.duty, reply) {
+            (Duty::Lease { lease, .. }, BeatReply::Renewed { waiters }) => {
+                lease.renewed(sent, terms.stands(), waiters);
+                lease.end().is_none()
+            }
+            (Duty::Lease { lease, .. }, BeatReply::Lost(loss)) => {
+                lease.finish(match loss {
+                    Loss::Missing => LeaseEnd::Missing,
+                    Loss::Superseded { .. } => LeaseEnd::Superseded,
+                });
+                false
+            }
+            (Duty::Watch { seen, .. }, BeatReply::Watched(joined)) => {
+                let goes_on = matches!(joined, Joined::Follow { .. });
+                seen.send(joined).is_ok() && goes_on
+            }
+            // Ended by its own `finish`, or an answer to another question.
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "keeper_tests.rs"]
+mod tests;

@@ -1,0 +1,16 @@
+//! What HTTP says of a response: may it be shared, and what of its head may be
+//! given to another caller.
+
+mod replay;
+mod share;
+mod vary;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::replay::PER_REQUEST;
+pub(crate) use self::{
+    replay::Replay,
+    share::{PrivateReason, Share, share},
+    vary::{Vary, variant, vary},
+};

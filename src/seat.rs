@@ -1,0 +1,310 @@
+//! A caller's seat: its request until it is run, and what came of running it.
+
+use std::{
+    any::Any,
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::{Pin, pin},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Poll,
+};
+
+use bytes::Buf;
+use http::HeaderName;
+use http_body::Body;
+use tokio::time::Instant;
+use tower::{BoxError, util::Oneshot};
+use tower_service::Service;
+
+use crate::{
+    body::Resumed,
+    chain::Chain,
+    codec::{Codec, FlightToken, Judgement, Opened},
+    flights::{Brief, Deposit, RunEnd, SharedRun},
+    frame::{Frame, Head},
+    id::KeyDigest,
+    key::KeyExtractor,
+    layer::Parts,
+    log::Log,
+    store::BoxFuture,
+};
+
+/// What a caller leaves with a flight. Generic over everything that the table of
+/// flights is free of.
+pub(crate) struct Seat<S, Req, K, C>
+where
+    S: Service<Req>,
+    C: Codec<Req, S::Response, S::Error>,
+{
+    parts: Arc<Parts<K, C>>,
+    key: KeyDigest,
+    chain: Chain,
+    state: Mutex<State<S, Req, C>>,
+}
+
+enum State<S, Req, C>
+where
+    S: Service<Req>,
+    C: Codec<Req, S::Response, S::Error>,
+{
+    /// The request waits to be run.
+    Held { service: S, request: Req },
+    /// It runs, or ran and was dropped.
+    Started,
+    /// It ran; this is for its own caller.
+    Answered(OwnOf<S, Req, C>),
+    /// The caller has left, or has got what was for it.
+    Gone,
+}
+
+/// [`Own`], for a service and a codec.
+pub(crate) type OwnOf<S, Req, C> = Own<
+    <S as Service<Req>>::Response,
+    <S as Service<Req>>::Error,
+    <C as Codec<Req, <S as Service<Req>>::Response, <S as Service<Req>>::Error>>::Extra,
+    <C as Codec<Req, <S as Service<Req>>::Response, <S as Service<Req>>::Error>>::Body,
+>;
+
+/// What a run has for the caller whose request it was.
+pub(crate) enum Own<Res, E, X, B> {
+    /// The answer is shared; `extra` belongs to the one with this log.
+    Shared { log: Arc<Log>, extra: X },
+    /// The answer is this caller's alone.
+    Private(Res),
+    /// The answer was read in part, and then could not be shared.
+    Resumed { head: Head, extra: X, body: Resumed<B> },
+    /// Inner's error.
+    Error(E),
+    /// Inner's panic.
+    Panic(Box<dyn Any + Send>),
+}
+
+/// A frame counts as this many bytes at least, since keeping it costs about that.
+const LEAST_FRAME: usize = 64;
+
+impl<S, Req, K, C> Seat<S, Req, K, C>
+where
+    S: Service<Req>,
+    C: Codec<Req, S::Response, S::Error>,
+{
+    pub(crate) fn new(
+        parts: Arc<Parts<K, C>>,
+        key: KeyDigest,
+        chain: Chain,
+        service: S,
+        request: Req,
+    ) -> Self {
+        Self { parts, key, chain, state: Mutex::new(State::Held { service, request }) }
+    }
+
+    pub(crate) fn parts(&self) -> &Parts<K, C> {
+        &self.parts
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<S, Req, C>> {
+        // Nothing panics while the lock is held, so what is behind it is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the request back, to run it alone. `None` once it was started.
+    pub(crate) fn reclaim(&self) -> Option<(S, Req)> {
+        let mut state = self.state();
+        match std::mem::replace(&mut *state, State::Gone) {
+            State::Held { service, request } => Some((service, request)),
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+
+    /// Whether the request is run, or was.
+    pub(crate) fn was_started(&self) -> bool {
+        matches!(*self.state(), State::Started | State::Answered(_))
+    }
+
+    /// Takes what is for this caller, unless it is only its part of a shared answer.
+    pub(crate) fn take_own(&self) -> Option<OwnOf<S, Req, C>> {
+        let mut state = self.state();
+        match std::mem::replace(&mut *state, State::Gone) {
+            State::Answered(Own::Shared { log, extra }) => {
+                *state = State::Answered(Own::Shared { log, extra });
+                None
+            }
+            State::Answered(own) => Some(own),
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+
+    /// Takes this caller's part of the shared answer in `log`, if that came of its
+    /// own request.
+    pub(crate) fn take_extra(&self, log: &Arc<Log>) -> Option<C::Extra> {
+        match std::mem::replace(&mut *self.state(), State::Gone) {
+            State::Answered(Own::Shared { log: own, extra }) if Arc::ptr_eq(&own, log) => {
+                Some(extra)
+            }
+            _ => None,
+        }
+    }
+
+    /// The caller leaves; what it left is dropped here and now.
+    pub(crate) fn vacate(&self) {
+        let left = std::mem::replace(&mut *self.state(), State::Gone);
+        // A request may run anything when it is dropped: not under the lock.
+        drop(left);
+    }
+
+    fn answer(&self, own: OwnOf<S, Req, C>) {
+        let mut state = self.state();
+        // Who has left wants nothing.
+        let unwanted = match *state {
+            State::Started => {
+                *state = State::Answered(own);
+                None
+            }
+            _ => Some(own),
+        };
+        drop(state);
+        drop(unwanted);
+    }
+}
+
+impl<S, Req, K, C> Deposit for Seat<S, Req, K, C>
+where
+    S: Service<Req, Future: Send, Response: Send, Error: Send> + Send + 'static,
+    Req: Send + 'static,
+    K: KeyExtractor<Req>,
+    C: Codec<Req, S::Response, S::Error>,
+{
+    fn start(self: Arc<Self>, brief: Brief) -> Option<BoxFuture<'static, RunEnd>> {
+        let mut state = self.state();
+        let (service, request) = match std::mem::replace(&mut *state, State::Started) {
+            State::Held { service, request } => (service, request),
+            other => {
+                *state = other;
+                return None;
+            }
+        };
+        drop(state);
+        let (chain, key) = (self.chain.clone(), self.key);
+        Some(Box::pin(chain.scope(key, self.run(service, request, brief))))
+    }
+}
+
+impl<S, Req, K, C> Seat<S, Req, K, C>
+where
+    S: Service<Req>,
+    K: KeyExtractor<Req>,
+    C: Codec<Req, S::Response, S::Error>,
+{
+    async fn run(self: Arc<Self>, service: S, mut request: Req, brief: Brief) -> RunEnd {
+        let codec = &self.parts.codec;
+        let started = Instant::now();
+        let begun = codec.begin(&mut request, brief.token.map(FlightToken::new));
+        let response = match unwinding(pin!(Oneshot::new(service, request))).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => {
+                let report = codec.describe(&error);
+                self.answer(Own::Error(error));
+                return RunEnd::Failed { report };
+            }
+            Err(panic) => {
+                self.answer(Own::Panic(panic));
+                return RunEnd::Failed { report: "inner panicked".into() };
+            }
+        };
+        let covers = |name: &HeaderName| self.parts.key.covers_header(name);
+        let reusable = match codec.judge(&response, &covers) {
+            Judgement::Shared { reusable } => reusable,
+            Judgement::Private => {
+                self.answer(Own::Private(response));
+                return RunEnd::Private { took: started.elapsed() };
+            }
+        };
+        let Opened { head, promised, extra, body } = codec.open(response);
+        let promised = promised.filter(|_| !begun.head_only);
+        match collect(body, promised, brief.max_share_bytes).await {
+            Collected::Whole(frames) => {
+                let log = Log::complete(frames);
+                self.answer(Own::Shared { log: Arc::clone(&log), extra });
+                RunEnd::Shared(SharedRun { head: Arc::new(head), log, reusable })
+            }
+            Collected::TooLarge(body) => {
+                self.answer(Own::Resumed { head, extra, body });
+                RunEnd::TooLarge
+            }
+            Collected::Broken(body, why) => {
+                self.answer(Own::Resumed { head, extra, body });
+                RunEnd::Failed { report: why.to_string() }
+            }
+        }
+    }
+}
+
+enum Collected<B> {
+    Whole(Vec<Frame>),
+    TooLarge(Resumed<B>),
+    Broken(Resumed<B>, Arc<str>),
+}
+
+/// Reads a body to its end, or up to where it cannot be shared any more.
+async fn collect<B>(body: B, promised: Option<u64>, most: usize) -> Collected<B>
+where
+    B: Body<Error: Into<BoxError>>,
+{
+    let mut body = Box::pin(body);
+    let (mut frames, mut held, mut data_bytes) = (Vec::new(), 0, 0);
+    let announced = promised.unwrap_or(0).max(body.size_hint().lower());
+    let broken = |frames, why: &str| {
+        let why = Arc::from(why);
+        Collected::Broken(Resumed::broken(frames, Arc::clone(&why)), why)
+    };
+    if announced > most as u64 {
+        return Collected::TooLarge(Resumed::rest(frames, body));
+    }
+    while !body.is_end_stream() {
+        let frame = match unwinding(pin!(poll_fn(|cx| body.as_mut().poll_frame(cx)))).await {
+            Ok(None) => break,
+            Ok(Some(Ok(frame))) => frame,
+            Ok(Some(Err(error))) => return broken(frames, &error.into().to_string()),
+            Err(_) => return broken(frames, "inner's body panicked"),
+        };
+        let frame = match frame.into_data() {
+            Ok(mut data) => Frame::Data(data.copy_to_bytes(data.remaining())),
+            Err(frame) => match frame.into_trailers() {
+                Ok(trailers) => Frame::Trailers(trailers),
+                Err(_) => continue,
+            },
+        };
+        if let Frame::Data(bytes) = &frame {
+            if bytes.is_empty() {
+                continue;
+            }
+            data_bytes += bytes.len() as u64;
+        }
+        held += frame.size().max(LEAST_FRAME);
+        frames.push(frame);
+        if held > most {
+            return Collected::TooLarge(Resumed::rest(frames, body));
+        }
+    }
+    match promised {
+        Some(promised) if promised != data_bytes => {
+            broken(frames, &format!("{data_bytes} bytes came where {promised} were promised"))
+        }
+        _ => Collected::Whole(frames),
+    }
+}
+
+/// Drives a future, and gives a panic of it as a value.
+async fn unwinding<F: Future>(mut future: Pin<&mut F>) -> Result<F::Output, Box<dyn Any + Send>> {
+    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+        Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+        Ok(Poll::Pending) => Poll::Pending,
+        Err(panic) => Poll::Ready(Err(panic)),
+    })
+    .await
+}

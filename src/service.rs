@@ -1,0 +1,124 @@
+//! The service.
+
+use std::{
+    fmt,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tokio::runtime::Handle;
+use tower_layer::Layer;
+use tower_service::Service;
+use tracing::{Instrument, Span};
+
+use crate::{
+    chain::Chain,
+    codec::{Codec, HttpCodec},
+    flight::{Driver, drive},
+    future::ResponseFuture,
+    key::{Bypass, KeyExtractor},
+    layer::{Parts, SingleFlightLayer},
+    seat::Seat,
+};
+
+/// Gives the service it wraps single flight. See the [crate docs](crate).
+///
+/// It is always ready: inner's own readiness is asked for when inner is about to
+/// be run, on the clone that is then called. A follower holds no permit of a limit
+/// below.
+///
+/// Clones share their flights, and so do all services of one layer.
+#[derive(Clone)]
+pub struct SingleFlight<S, K, C = HttpCodec> {
+    inner: S,
+    parts: Arc<Parts<K, C>>,
+}
+
+impl<S, K> SingleFlight<S, K> {
+    /// Wraps `inner` with the default settings and a table of its own, for one
+    /// process. Services that are to share come of one [`SingleFlightLayer`].
+    #[must_use]
+    pub fn new(inner: S, key: K) -> Self
+    where
+        K: Clone,
+    {
+        SingleFlightLayer::new(key).layer(inner)
+    }
+
+    /// A layer with the default settings.
+    #[must_use]
+    pub fn layer(key: K) -> SingleFlightLayer<K> {
+        SingleFlightLayer::new(key)
+    }
+}
+
+impl<S, K, C> SingleFlight<S, K, C> {
+    pub(crate) fn from_parts(inner: S, parts: Arc<Parts<K, C>>) -> Self {
+        Self { inner, parts }
+    }
+
+    /// The service inside.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The service inside.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// Takes the service out.
+    #[must_use]
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, Req, K, C> Service<Req> for SingleFlight<S, K, C>
+where
+    S: Service<Req, Future: Send, Response: Send, Error: Send> + Clone + Send + 'static,
+    Req: Send + 'static,
+    K: KeyExtractor<Req>,
+    C: Codec<Req, S::Response, S::Error>,
+{
+    type Response = C::Response;
+    type Error = C::Error;
+    type Future = ResponseFuture<S, Req, K, C>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Req) -> Self::Future {
+        let parts = Arc::clone(&self.parts);
+        let inner = self.inner.clone();
+        let key = match parts.key.extract(&request) {
+            Err(why) => return ResponseFuture::alone(parts, inner, request, why),
+            Ok(_) if !parts.key.covers_body() && parts.codec.has_body(&request) => {
+                return ResponseFuture::alone(parts, inner, request, Bypass::Body);
+            }
+            Ok(key) => parts.core().digester.digest(&key),
+        };
+        let chain = Chain::current();
+        if chain.contains(&key) {
+            return ResponseFuture::alone(parts, inner, request, Bypass::Recursion);
+        }
+        let Ok(runtime) = Handle::try_current() else {
+            return ResponseFuture::alone(parts, inner, request, Bypass::NoRuntime);
+        };
+        let seat = Arc::new(Seat::new(Arc::clone(&parts), key, chain, inner, request));
+        let core = parts.core();
+        let (share, started) = core.flights.enter(key, Arc::clone(&seat) as _);
+        if let Some(flight) = started {
+            let driver = Driver::new(Arc::clone(core), flight);
+            runtime.spawn(drive(driver).instrument(Span::current()));
+        }
+        ResponseFuture::waiting(parts, seat, share)
+    }
+}
+
+impl<S: fmt::Debug, K, C> fmt::Debug for SingleFlight<S, K, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SingleFlight").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}

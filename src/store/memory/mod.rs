@@ -1,0 +1,92 @@
+use std::{fmt, sync::Arc};
+
+use crate::id::KeyDigest;
+
+use self::{
+    session::{MemoryHeartbeat, MemorySession},
+    shards::Shards,
+};
+use super::{Heartbeat, Session, Store, StoreState};
+
+mod listener;
+mod record;
+mod session;
+mod shards;
+
+/// The store inside the process: what a layer uses until it is given another.
+///
+/// It keeps the whole store protocol, so that a layer behaves the same on it as on
+/// a server. Clones share their data: layers that are given clones of one store
+/// meet there as processes of a fleet meet on a server, which is how a fleet is
+/// tested without one.
+///
+/// Time is tokio's, so that a test with a paused clock decides how fast leases
+/// run out. Records vanish when their time is over; there is no task behind it:
+/// each use of the store clears a few of those that are due.
+///
+/// ```
+/// use tower_singleflight::MemoryStore;
+///
+/// let store = MemoryStore::new();
+/// let node = store.clone();
+/// assert!(node.is_empty());
+/// ```
+#[derive(Clone, Default)]
+pub struct MemoryStore {
+    shards: Arc<Shards>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Loses all data, as a server that restarts empty: leases, answers, marks.
+    ///
+    /// Waiting sessions stay subscribed and are told to look. Tokens go on growing.
+    pub fn clear(&self) {
+        self.shards.clear();
+    }
+
+    /// How many keys have a record whose time is not over.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// True where no key has a record.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Store for MemoryStore {
+    fn session(&self, key: KeyDigest) -> Box<dyn Session> {
+        Box::new(MemorySession::new(Arc::clone(&self.shards), key))
+    }
+
+    fn heartbeat(&self) -> Box<dyn Heartbeat> {
+        Box::new(MemoryHeartbeat::new(Arc::clone(&self.shards)))
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn state(&self) -> StoreState {
+        StoreState::Memory
+    }
+
+    fn errors(&self) -> u64 {
+        0
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,217 @@
+//! How flights end, and for how long that stands.
+
+use std::time::Duration;
+
+use tower_singleflight::store::{
+    Abandoned, BeatReply, EndStatus, Finish, Finished, Join, Joined, Loss,
+};
+
+use super::{
+    Engine, KEEP, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, is_done, is_ended,
+    is_lapsed, key,
+};
+
+pub(crate) async fn finish_twice_is_accepted(engine: &impl Engine) {
+    let statuses =
+        [EndStatus::Failed, EndStatus::TimedOut, EndStatus::Private, EndStatus::TooLarge];
+    for status in statuses {
+        let mut node = Node::new(engine, key()).await;
+        let flight = node.own(&ask()).await;
+        for _ in 0..2 {
+            assert_eq!(node.finish(&ended(flight, status)).await, Finished::Accepted);
+            let reply = node.renew(flight).await;
+            assert!(matches!(reply, BeatReply::Over), "{reply:?}");
+        }
+    }
+    let mut node = Node::new(engine, key()).await;
+    let flight = node.own(&ask()).await;
+    assert_eq!(node.finish(&done(flight, "answer")).await, Finished::Accepted);
+    assert_eq!(node.finish(&done(flight, "answer")).await, Finished::Accepted);
+    // Also once the lease would have been over.
+    engine.elapse(LAPSE).await;
+    assert_eq!(node.finish(&done(flight, "answer")).await, Finished::Accepted);
+    assert!(matches!(node.renew(flight).await, BeatReply::Over));
+}
+
+pub(crate) async fn finish_is_accepted_again_after_the_next_grant(engine: &impl Engine) {
+    let key = key();
+    let mut old = Node::new(engine, key).await;
+    let first = old.own(&ask()).await;
+    assert_eq!(old.finish(&done(first, "one")).await, Finished::Accepted);
+    let mut new = Node::new(engine, key).await;
+    let second = new.own(&ask()).await;
+    assert_eq!(old.finish(&done(first, "one")).await, Finished::Accepted);
+    assert!(matches!(old.renew(first).await, BeatReply::Over));
+    new.renewed(second).await;
+}
+
+pub(crate) async fn outcome_stands_against_a_second_one(engine: &impl Engine) {
+    let mut node = Node::new(engine, key()).await;
+    let flight = node.own(&ask()).await;
+    node.finished(&done(flight, "one")).await;
+    node.finished(&done(flight, "two")).await;
+    node.finished(&ended(flight, EndStatus::Failed)).await;
+    is_done(&node.look(&ask_after(flight)).await, flight, "one");
+    assert_eq!(node.fetch().await.as_deref(), Some(&b"one"[..]));
+}
+
+pub(crate) async fn kept_back_record_is_wanted_when_somebody_waits(engine: &impl Engine) {
+    let key = key();
+    let mut owner = Node::new(engine, key).await;
+    let flight = owner.own(&ask()).await;
+    let mut follower = Node::new(engine, key).await;
+    follower.follow(&ask(), flight).await;
+    assert_eq!(owner.finish(&ended(flight, EndStatus::Done)).await, Finished::Wanted);
+    // Nothing has happened.
+    assert_eq!(owner.renewed(flight).await, 1);
+    follower.not_pushed().await;
+    assert_eq!(owner.finish(&done(flight, "answer")).await, Finished::Accepted);
+    is_done(&follower.look(&ask_after(flight)).await, flight, "answer");
+}
+
+pub(crate) async fn kept_back_record_is_let_go_when_nobody_waits(engine: &impl Engine) {
+    let key = key();
+    let mut owner = Node::new(engine, key).await;
+    let ask = ask();
+    let flight = owner.own(&ask).await;
+    for _ in 0..2 {
+        let finished = owner.finish(&ended(flight, EndStatus::Done)).await;
+        assert_eq!(finished, Finished::Accepted);
+    }
+    assert_eq!(owner.fetch().await, None);
+    is_ended(&owner.join(&ask).await, EndStatus::Abandoned);
+    let mut other = Node::new(engine, key).await;
+    other.own(&super::ask()).await;
+}
+
+pub(crate) async fn abandon_is_refused_while_a_waiter_is_live(engine: &impl Engine) {
+    let key = key();
+    let mut owner = Node::new(engine, key).await;
+    let flight = owner.own(&ask()).await;
+    let mut nodes = [Node::new(engine, key).await, Node::new(engine, key).await];
+    let waits = [ask(), ask()];
+    for (node, wait) in nodes.iter_mut().zip(&waits) {
+        node.follow(wait, flight).await;
+    }
+    assert_eq!(owner.abandon(flight).await, Abandoned::Wanted { waiters: 2 });
+    nodes[0].leave(waits[0].waiter).await;
+    assert_eq!(owner.abandon(flight).await, Abandoned::Wanted { waiters: 1 });
+    assert_eq!(owner.renewed(flight).await, 1);
+    nodes[1].leave(waits[1].waiter).await;
+    assert_eq!(owner.abandon(flight).await, Abandoned::Over);
+}
+
+pub(crate) async fn abandon_hands_over_at_once(engine: &impl Engine) {
+    let key = key();
+    let mut owner = Node::new(engine, key).await;
+    let ask = ask();
+    let flight = owner.own(&ask).await;
+    assert_eq!(owner.abandon(flight).await, Abandoned::Over);
+    is_ended(&owner.join(&ask).await, EndStatus::Abandoned);
+    let mut other = Node::new(engine, key).await;
+    let next = other.own(&super::ask()).await;
+    let lost = Abandoned::Lost(Loss::Superseded { by: next.token });
+    assert_eq!(owner.abandon(flight).await, lost);
+    other.renewed(next).await;
+}
+
+pub(crate) async fn private_mark_frees_all_and_ends(engine: &impl Engine) {
+    let key = key();
+    let mut owner = Node::new(engine, key).await;
+    let flight = owner.own(&ask()).await;
+    let mut follower = Node::new(engine, key).await;
+    follower.follow(&ask(), flight).await;
+    let mark = Duration::from_secs(2);
+    let finish = Finish { keep: mark, ..ended(flight, EndStatus::Private) };
+    assert_eq!(owner.finish(&finish).await, Finished::Accepted);
+    assert!(matches!(
+        follower.pushed().await,
+        super::Pushed::Ended { status: EndStatus::Private, .. }
+    ));
+    // For those who followed, for fresh ones, for looks, and well past the lease.
+    for ask in [ask(), ask_after(flight), Join { look_only: true, ..ask() }] {
+        match follower.join(&ask).await {
+            Joined::Private { left } => assert!(left <= mark && left > mark / 2, "{left:?}"),
+            other => panic!("not Private: {other:?}"),
+        }
+    }
+    engine.elapse(LEASE * 2).await;
+    match owner.join(&ask()).await {
+        Joined::Private { left } => assert!(left <= mark - LEASE * 2, "{left:?}"),
+        other => panic!("not Private: {other:?}"),
+    }
+    engine.elapse(LAPSE * 2).await;
+    owner.own(&ask()).await;
+}
+
+pub(crate) async fn reuse_ends_with_its_window(engine: &impl Engine) {
+    let key = key();
+    let mut owner = Node::new(engine, key).await;
+    let flight = owner.own(&ask()).await;
+    owner.finished(&done(flight, "answer")).await;
+    let mut other = Node::new(engine, key).await;
+    let reuse = Join { reuse: STEP * 2, ..ask() };
+    assert!(is_done(&other.join(&reuse).await, flight, "answer"), "reused by a fresh caller");
+    let followed = Join { reuse: STEP * 2, ..ask_after(flight) };
+    assert!(!is_done(&other.join(&followed).await, flight, "answer"), "not reused by a follower");
+    engine.elapse(STEP * 3).await;
+    is_lapsed(&other.look(&reuse).await);
+    // Pure single flight: a fresh caller gets no answer that is there already.
+    let next = other.own(&ask()).await;
+    other.finished(&done(next, "next")).await;
+    owner.own(&ask()).await;
+}
+
+pub(crate) async fn unmarked_answer_is_not_reused(engine: &impl Engine) {
+    let mut node = Node::new(engine, key()).await;
+    let flight = node.own(&ask()).await;
+    node.finished(&Finish { reusable: false, ..done(flight, "answer") }).await;
+    is_done(&node.look(&ask_after(flight)).await, flight, "answer");
+    node.own(&Join { reuse: KEEP, ..ask() }).await;
+}
+
+pub(crate) async fn answer_is_kept_for_its_time(engine: &impl Engine) {
+    let mut node = Node::new(engine, key()).await;
+    let flight = node.own(&ask()).await;
+    let keep = LEASE * 4;
+    node.finished(&Finish { keep, ..done(flight, "answer") }).await;
+    engine.elapse(LEASE * 3).await;
+    is_done(&node.look(&ask_after(flight)).await, flight, "answer");
+    assert_eq!(node.fetch().await.as_deref(), Some(&b"answer"[..]));
+    engine.elapse(LAPSE).await;
+    is_lapsed(&node.look(&ask_after(flight)).await);
+    assert_eq!(node.fetch().await, None);
+}
+
+pub(crate) async fn fetch_reads_the_last_record(engine: &impl Engine) {
+    let key = key();
+    let mut node = Node::new(engine, key).await;
+    assert_eq!(node.fetch().await, None);
+    let first = node.own(&ask()).await;
+    node.finished(&done(first, "one")).await;
+    // `join` that grants does not take it away, nor does an end without a record.
+    let second = node.own(&ask()).await;
+    let mut other = Node::new(engine, key).await;
+    assert_eq!(other.fetch().await.as_deref(), Some(&b"one"[..]));
+    node.finished(&ended(second, EndStatus::Failed)).await;
+    assert_eq!(other.fetch().await.as_deref(), Some(&b"one"[..]));
+    let third = node.own(&ask()).await;
+    node.finished(&done(third, "three")).await;
+    assert_eq!(other.fetch().await.as_deref(), Some(&b"three"[..]));
+}
+
+pub(crate) async fn too_large_answer_is_nobodys(engine: &impl Engine) {
+    let key = key();
+    let mut owner = Node::new(engine, key).await;
+    let ask = ask();
+    let flight = owner.own(&ask).await;
+    let mut follower = Node::new(engine, key).await;
+    follower.follow(&super::ask(), flight).await;
+    owner.finished(&ended(flight, EndStatus::TooLarge)).await;
+    assert!(matches!(
+        follower.pushed().await,
+        super::Pushed::Ended { flight: of, status: EndStatus::TooLarge, record: None } if of == flight
+    ));
+    is_ended(&owner.join(&ask).await, EndStatus::TooLarge);
+    follower.own(&super::ask()).await;
+}

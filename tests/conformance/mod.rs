@@ -1,0 +1,318 @@
+//! The store protocol as tests: one for each rule, for every engine.
+//!
+//! A store is held to them in a file of its own:
+//!
+//! ```ignore
+//! mod conformance;
+//!
+//! struct MyEngine { /* a server of the test's own */ }
+//! impl conformance::Engine for MyEngine { /* async fn node, async fn elapse */ }
+//!
+//! conformance::conformance!((), MyEngine::start().await);
+//! ```
+//!
+//! The first argument is what `#[tokio::test]` gets, the second makes the engine of
+//! one test; it may await.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tower_singleflight::{
+    FlightId, FlightRef, KeyDigest, WaiterId,
+    store::{
+        Abandoned, Beat, BeatReply, EndStatus, Finish, Finished, Heartbeat, Join, Joined, Pushed,
+        Session, Store,
+    },
+};
+
+pub(crate) mod chain;
+pub(crate) mod end;
+pub(crate) mod follow;
+pub(crate) mod own;
+
+/// The lease of all tests. A step that must come inside it leaves 200 ms for slow
+/// machines.
+pub(crate) const LEASE: Duration = Duration::from_millis(500);
+/// Surely over, where `LEASE` began before.
+pub(crate) const LAPSE: Duration = Duration::from_millis(600);
+/// Well inside a lease.
+pub(crate) const STEP: Duration = Duration::from_millis(250);
+/// How long ends are kept.
+pub(crate) const KEEP: Duration = Duration::from_secs(3);
+
+/// One place where nodes meet, for one test.
+pub(crate) trait Engine: Send + Sync {
+    /// A store of a process of its own; all meet in the same data.
+    fn node(&self) -> impl Future<Output = Arc<dyn Store>> + Send;
+
+    /// Lets time pass, for the nodes and for the data.
+    fn elapse(&self, time: Duration) -> impl Future<Output = ()> + Send;
+}
+
+/// A key that no other test uses.
+pub(crate) fn key() -> KeyDigest {
+    let mut bytes = [0; 32];
+    bytes[..16].copy_from_slice(&FlightId::random().as_u128().to_be_bytes());
+    bytes[16..].copy_from_slice(&FlightId::random().as_u128().to_be_bytes());
+    KeyDigest::from_bytes(bytes)
+}
+
+/// What a fresh caller asks.
+pub(crate) fn ask() -> Join {
+    Join {
+        flight: FlightId::random(),
+        waiter: WaiterId::random(),
+        known: 0,
+        lease: LEASE,
+        reuse: Duration::ZERO,
+        retention: KEEP,
+        look_only: false,
+    }
+}
+
+/// What a caller asks who knows this flight.
+pub(crate) fn ask_after(flight: FlightRef) -> Join {
+    Join { known: flight.token, ..ask() }
+}
+
+/// One driver of one process, with the process's keeper.
+pub(crate) struct Node {
+    key: KeyDigest,
+    session: Box<dyn Session>,
+    keeper: Box<dyn Heartbeat>,
+}
+
+impl Node {
+    pub(crate) async fn new(engine: &impl Engine, key: KeyDigest) -> Self {
+        let store = engine.node().await;
+        Self { key, session: store.session(key), keeper: store.heartbeat() }
+    }
+
+    pub(crate) async fn join(&mut self, ask: &Join) -> Joined {
+        self.session.join(ask.clone()).await.expect("join")
+    }
+
+    /// Joins, and must own.
+    pub(crate) async fn own(&mut self, ask: &Join) -> FlightRef {
+        match self.join(ask).await {
+            Joined::Own { token } => FlightRef { token, id: ask.flight },
+            other => panic!("not Own: {other:?}"),
+        }
+    }
+
+    /// Joins, and must follow; what is left of the lease, and the rank.
+    pub(crate) async fn follow(&mut self, ask: &Join, owner: FlightRef) -> (Duration, u32) {
+        let joined = self.join(ask).await;
+        follows(&joined, owner)
+    }
+
+    /// Joins without asking for a lease.
+    pub(crate) async fn look(&mut self, ask: &Join) -> Joined {
+        self.join(&Join { look_only: true, ..ask.clone() }).await
+    }
+
+    pub(crate) async fn watch(&mut self, ask: &Join, mark: Duration) -> Joined {
+        let join = Join { look_only: true, ..ask.clone() };
+        match self.beat(Beat::Watch { key: self.key, join, mark }).await {
+            BeatReply::Watched(joined) => joined,
+            other => panic!("not Watched: {other:?}"),
+        }
+    }
+
+    pub(crate) async fn renew(&mut self, flight: FlightRef) -> BeatReply {
+        self.beat(Beat::Renew { key: self.key, flight, lease: LEASE }).await
+    }
+
+    /// Renews, and must still own; how many wait.
+    pub(crate) async fn renewed(&mut self, flight: FlightRef) -> u32 {
+        match self.renew(flight).await {
+            BeatReply::Renewed { waiters } => waiters,
+            other => panic!("not Renewed: {other:?}"),
+        }
+    }
+
+    pub(crate) async fn release(&mut self, flight: FlightId, token: Option<u64>) {
+        match self.beat(Beat::Release { key: self.key, flight, token }).await {
+            BeatReply::Gone => {}
+            other => panic!("not Gone: {other:?}"),
+        }
+    }
+
+    pub(crate) async fn leave(&mut self, waiter: WaiterId) {
+        match self.beat(Beat::Leave { key: self.key, waiter }).await {
+            BeatReply::Gone => {}
+            other => panic!("not Gone: {other:?}"),
+        }
+    }
+
+    pub(crate) async fn abandon(&mut self, flight: FlightRef) -> Abandoned {
+        self.session.abandon(flight).await.expect("abandon")
+    }
+
+    pub(crate) async fn finish(&mut self, finish: &Finish) -> Finished {
+        self.session.finish(finish.clone()).await.expect("finish")
+    }
+
+    /// Finishes, and must be accepted.
+    pub(crate) async fn finished(&mut self, finish: &Finish) {
+        assert_eq!(self.finish(finish).await, Finished::Accepted);
+    }
+
+    pub(crate) async fn fetch(&mut self) -> Option<Bytes> {
+        self.session.fetch().await.expect("fetch")
+    }
+
+    /// The next push, which must come.
+    pub(crate) async fn pushed(&mut self) -> Pushed {
+        tokio::time::timeout(Duration::from_secs(2), self.session.pushed()).await.expect("a push")
+    }
+
+    /// No push may come for a while.
+    pub(crate) async fn not_pushed(&mut self) {
+        let pushed = tokio::time::timeout(Duration::from_millis(50), self.session.pushed()).await;
+        assert!(pushed.is_err(), "pushed: {pushed:?}");
+    }
+
+    async fn beat(&mut self, beat: Beat) -> BeatReply {
+        let mut replies = self.keeper.beat(&[beat]).await;
+        assert_eq!(replies.len(), 1, "one answer for each operation");
+        replies.remove(0).expect("beat")
+    }
+}
+
+/// An end with an answer that fresh callers may have.
+pub(crate) fn done(flight: FlightRef, record: &'static str) -> Finish {
+    let record = Some(Bytes::from_static(record.as_bytes()));
+    Finish { record, reusable: true, ..ended(flight, EndStatus::Done) }
+}
+
+/// An end without a record.
+pub(crate) fn ended(flight: FlightRef, status: EndStatus) -> Finish {
+    let report = if status == EndStatus::Failed { "broken pipe" } else { "" }.to_owned();
+    Finish { flight, status, record: None, reusable: false, keep: KEEP, report }
+}
+
+#[track_caller]
+pub(crate) fn follows(joined: &Joined, owner: FlightRef) -> (Duration, u32) {
+    match joined {
+        Joined::Follow { flight, left, rank } if *flight == owner => (*left, *rank),
+        other => panic!("not Follow of {owner:?}: {other:?}"),
+    }
+}
+
+/// Must be this flight's end, with this record; whether it was reused.
+#[track_caller]
+pub(crate) fn is_done(joined: &Joined, of: FlightRef, text: &str) -> bool {
+    match joined {
+        Joined::Done { flight, record: Some(record), reused }
+            if *flight == of && record == text.as_bytes() =>
+        {
+            *reused
+        }
+        other => panic!("not Done of {of:?}: {other:?}"),
+    }
+}
+
+#[track_caller]
+pub(crate) fn is_ended(joined: &Joined, how: EndStatus) {
+    match joined {
+        Joined::Ended { status } if *status == how => {}
+        other => panic!("not Ended as {how:?}: {other:?}"),
+    }
+}
+
+#[track_caller]
+pub(crate) fn is_lapsed(joined: &Joined) {
+    assert!(matches!(joined, Joined::Lapsed), "not Lapsed: {joined:?}");
+}
+
+/// Must be a failed chain's end: its last flight, how, and the error's text.
+#[track_caller]
+pub(crate) fn is_failed(joined: &Joined, of: FlightRef, how: EndStatus) -> String {
+    match joined {
+        Joined::Failed { flight, status, report } if *flight == of && *status == how => {
+            report.clone()
+        }
+        other => panic!("not Failed of {of:?} as {how:?}: {other:?}"),
+    }
+}
+
+/// Makes a `#[tokio::test]` of each rule for one engine.
+macro_rules! conformance {
+    ($args:tt, $engine:expr) => {
+        $crate::conformance::conformance! { @rules $args, $engine,
+            own {
+                fresh_caller_is_granted
+                join_asked_again_is_owned_again
+                late_duplicate_never_owns
+                late_duplicate_of_the_flight_before_never_owns
+                tokens_grow
+                token_is_above_what_the_caller_knows
+                lease_lasts_as_long_as_it_is_renewed
+                lease_that_ran_out_is_not_own
+                renew_never_creates
+                superseded_owner_publishes_nothing
+                superseded_owner_releases_nothing
+                other_flight_id_with_the_same_token_changes_nothing
+                release_hands_over_at_once
+                release_frees_a_lease_that_ran_out_too
+                release_of_an_ended_flight_changes_nothing
+                keys_are_apart
+            }
+            end {
+                finish_twice_is_accepted
+                finish_is_accepted_again_after_the_next_grant
+                outcome_stands_against_a_second_one
+                kept_back_record_is_wanted_when_somebody_waits
+                kept_back_record_is_let_go_when_nobody_waits
+                abandon_is_refused_while_a_waiter_is_live
+                abandon_hands_over_at_once
+                private_mark_frees_all_and_ends
+                reuse_ends_with_its_window
+                unmarked_answer_is_not_reused
+                answer_is_kept_for_its_time
+                fetch_reads_the_last_record
+                too_large_answer_is_nobodys
+            }
+            follow {
+                follower_gets_push_with_record
+                push_between_join_and_wait_is_kept
+                push_outlives_a_wait_that_was_dropped
+                pushes_begin_with_the_first_follow
+                release_is_pushed
+                failure_is_pushed
+                rank_counts_those_who_joined_before
+                waiter_mark_runs_out
+                watch_keeps_the_mark
+                watch_mark_is_as_long_as_asked
+                leave_ends_one_wait
+                waiters_outlive_a_takeover
+                look_never_grants
+                follower_gets_the_outcome_whose_push_it_missed
+                follower_gets_the_outcome_under_the_next_owner
+                follower_never_gets_older_outcome
+                owner_of_lost_data_is_told_so
+            }
+            chain {
+                two_failed_runs_end_the_chain
+                timeouts_count_as_failed_runs
+                fresh_caller_begins_a_new_chain
+                answer_ends_the_chain
+                three_lost_owners_quarantine_the_key
+                released_owners_are_not_lost_ones
+                losses_and_failures_are_counted_apart
+            }
+        }
+    };
+    (@rules $args:tt, $engine:expr, $($group:ident { $($rule:ident)* })*) => {
+        $($($crate::conformance::conformance! { @test $args, $engine, $group, $rule })*)*
+    };
+    (@test ($($args:tt)*), $engine:expr, $group:ident, $rule:ident) => {
+        #[tokio::test($($args)*)]
+        async fn $rule() {
+            let engine = $engine;
+            $crate::conformance::$group::$rule(&engine).await;
+        }
+    };
+}
+pub(crate) use conformance;
