@@ -42,7 +42,8 @@ impl Payload {
         };
         let events = script.content_type.as_bytes().starts_with(b"text/event-stream");
         let frames = (0..script.chunks).map(cut).filter(|frame| !frame.is_empty());
-        let frames = frames.enumerate().map(|(id, frame)| if events { event(id, &frame) } else { frame });
+        let frames =
+            frames.enumerate().map(|(id, frame)| if events { event(id, &frame) } else { frame });
         Self { frames: frames.collect() }
     }
 

@@ -56,7 +56,9 @@ impl Script {
         };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            script.take(name, &decode(value)).ok_or_else(|| format!("{name} ({value}) is wrong"))?;
+            script
+                .take(name, &decode(value))
+                .ok_or_else(|| format!("{name} ({value}) is wrong"))?;
         }
         Ok(script)
     }
