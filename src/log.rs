@@ -176,6 +176,10 @@ mod tests {
 
     use super::*;
 
+    fn poll(reader: &mut task::Spawn<Pin<Box<Reader>>>) -> Poll<Option<Result<Frame, Arc<str>>>> {
+        reader.enter(|cx, reader| reader.get_mut().as_mut().poll_next(cx))
+    }
+
     fn data(text: &'static str) -> Frame {
         Frame::Data(Bytes::from_static(text.as_bytes()))
     }
@@ -196,31 +200,28 @@ mod tests {
     #[test]
     fn a_reader_wakes_for_each_frame_and_for_the_end() {
         let log = Arc::new(Log::default());
-        let mut reader = task::spawn(log.reader());
-        assert_pending!(reader.enter(|cx, reader| reader.poll_next(cx)));
+        let mut reader = task::spawn(Box::pin(log.reader()));
+        assert_pending!(poll(&mut reader));
         log.push(data("a"));
         assert!(reader.is_woken());
-        assert!(matches!(
-            assert_ready!(reader.enter(|cx, reader| reader.poll_next(cx))),
-            Some(Ok(Frame::Data(_)))
-        ));
+        assert!(matches!(assert_ready!(poll(&mut reader)), Some(Ok(Frame::Data(_)))));
         assert!(!reader.is_at_end());
-        assert_pending!(reader.enter(|cx, reader| reader.poll_next(cx)));
+        assert_pending!(poll(&mut reader));
         log.end(End::Clean);
         assert!(reader.is_woken());
         assert!(reader.is_at_end());
-        assert!(assert_ready!(reader.enter(|cx, reader| reader.poll_next(cx))).is_none());
+        assert!(assert_ready!(poll(&mut reader)).is_none());
     }
 
     #[test]
     fn trailers_keep_the_end_open() {
         let log = Log::complete(vec![data("a"), Frame::Trailers(HeaderMap::new())]);
-        let mut reader = task::spawn(log.reader());
+        let mut reader = task::spawn(Box::pin(log.reader()));
         assert_eq!(reader.remaining(), Some(1));
-        let _ = assert_ready!(reader.enter(|cx, reader| reader.poll_next(cx)));
+        let _ = assert_ready!(poll(&mut reader));
         assert_eq!(reader.remaining(), Some(0));
         assert!(!reader.is_at_end());
-        let _ = assert_ready!(reader.enter(|cx, reader| reader.poll_next(cx)));
+        let _ = assert_ready!(poll(&mut reader));
         assert!(reader.is_at_end());
     }
 
@@ -231,10 +232,10 @@ mod tests {
         log.end(End::Broken("cut".into()));
         log.push(data("late"));
         for _ in 0..2 {
-            let mut reader = task::spawn(log.reader());
-            let _ = assert_ready!(reader.enter(|cx, reader| reader.poll_next(cx)));
+            let mut reader = task::spawn(Box::pin(log.reader()));
+            let _ = assert_ready!(poll(&mut reader));
             assert_eq!(reader.remaining(), None);
-            let end = assert_ready!(reader.enter(|cx, reader| reader.poll_next(cx)));
+            let end = assert_ready!(poll(&mut reader));
             assert_eq!(end.unwrap().unwrap_err().as_ref(), "cut");
         }
     }

@@ -126,7 +126,7 @@ fn respond(script: &Script, fail: Option<Fail>, token: u64, run: Run) -> axum::r
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(declared));
     }
     for (name, _) in &script.trailers {
-        headers.append(header::TRAILER, HeaderValue::from(name));
+        headers.append(header::TRAILER, HeaderValue::from(name.clone()));
     }
     for (name, value) in &script.set {
         headers.append(name, value.clone());

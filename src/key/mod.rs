@@ -46,7 +46,7 @@ mod bypass;
 mod digest;
 mod extract;
 mod fields;
-mod http;
+mod http_key;
 mod noise;
 mod parts;
 mod view;
@@ -58,7 +58,7 @@ pub(crate) use self::digest::Digester;
 pub use self::{
     bypass::Bypass,
     extract::{KeyExtractor, KeyFn, key_fn},
-    http::HttpKey,
+    http_key::HttpKey,
     noise::NOISE,
     parts::{Key, KeyBuilder},
     view::RequestView,

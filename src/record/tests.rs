@@ -1,1 +1,207 @@
+use proptest::{collection::vec, prelude::*};
 
+use super::*;
+
+const KEY: KeyDigest = KeyDigest::from_bytes([7; 32]);
+const FLIGHT: FlightRef = FlightRef { token: u64::MAX, id: FlightId::from_u128(u128::MAX - 5) };
+
+fn sample() -> (Head, Vec<Frame>) {
+    let mut headers = HeaderMap::new();
+    for value in [&b"<1>"[..], b"", b"\xE9\xFF", b"<1>"] {
+        headers.append("link", HeaderValue::from_bytes(value).unwrap());
+    }
+    headers.append("x-empty", HeaderValue::from_static(""));
+    let mut secret = HeaderValue::from_static("s");
+    secret.set_sensitive(true);
+    headers.append("x-secret", secret);
+    let frames = vec![
+        Frame::Data(Bytes::from_static(b"one")),
+        Frame::Data(vec![0; 1000].into()),
+        Frame::Trailers(headers.clone()),
+    ];
+    (Head { status: StatusCode::IM_A_TEAPOT, headers }, frames)
+}
+
+fn encoded() -> Bytes {
+    let (head, frames) = sample();
+    encode(&KEY, FLIGHT, &head, &frames)
+}
+
+fn assert_same(record: &Record, head: &Head, frames: &[Frame]) {
+    assert_eq!(record.flight, FLIGHT);
+    assert_eq!(record.head.status, head.status);
+    assert_maps(&record.head.headers, &head.headers);
+    assert_eq!(record.frames.len(), frames.len());
+    for pair in record.frames.iter().zip(frames) {
+        match pair {
+            (Frame::Data(a), Frame::Data(b)) => assert_eq!(a, b),
+            (Frame::Trailers(a), Frame::Trailers(b)) => assert_maps(a, b),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn assert_maps(a: &HeaderMap, b: &HeaderMap) {
+    assert!(a.iter().eq(b.iter()), "order and all");
+    assert!(a.values().zip(b.values()).all(|(a, b)| a.is_sensitive() == b.is_sensitive()));
+}
+
+/// A body with the prefix and checksum that it needs to be looked at.
+fn seal(body: &[u8]) -> Bytes {
+    let mut out = [&MAGIC[..], &[VERSION], body].concat();
+    let checksum = blake3::hash(&out);
+    out.extend_from_slice(checksum.as_bytes());
+    out.into()
+}
+
+fn body_of(record: &Bytes) -> &[u8] {
+    &record[PREFIX..record.len() - CHECKSUM]
+}
+
+#[test]
+fn all_of_a_response_survives() {
+    let (head, frames) = sample();
+    assert_same(&decode(&KEY, &encoded()).unwrap(), &head, &frames);
+    let nothing = Head { status: StatusCode::OK, headers: HeaderMap::new() };
+    let record = encode(&KEY, FLIGHT, &nothing, &[]);
+    assert_same(&decode(&KEY, &record).unwrap(), &nothing, &[]);
+    assert_eq!(
+        encode(&KEY, FLIGHT, &nothing, &[Frame::Data(Bytes::new())]),
+        record,
+        "an empty frame is none",
+    );
+}
+
+#[test]
+fn bodies_are_not_copied() {
+    let record = encoded();
+    let inside = record.as_ptr_range();
+    let read = decode(&KEY, &record).unwrap();
+    let Frame::Data(data) = &read.frames[1] else { panic!("data") };
+    assert!(inside.contains(&data.as_ptr()));
+}
+
+#[test]
+fn another_key_is_no_answer() {
+    let other = KeyDigest::from_bytes([8; 32]);
+    assert_eq!(decode(&other, &encoded()).unwrap_err(), BadRecord::OtherKey);
+}
+
+#[test]
+fn every_flipped_bit_and_every_cut_is_found() {
+    let good = encoded();
+    for at in 0..good.len() {
+        for bit in 0..8 {
+            let mut bad = good.to_vec();
+            bad[at] ^= 1 << bit;
+            assert!(decode(&KEY, &bad.into()).is_err(), "byte {at}");
+        }
+        assert!(decode(&KEY, &good.slice(..at)).is_err(), "cut at {at}");
+        assert!(decode(&KEY, &good.slice(at + 1..)).is_err(), "begun at {at}");
+    }
+    let longer = [&good[..], b"x"].concat();
+    assert_eq!(decode(&KEY, &longer.into()).unwrap_err(), BadRecord::Checksum);
+}
+
+#[test]
+fn other_versions_are_told_apart_from_damage() {
+    for version in [0, 2, 255] {
+        let mut bad = encoded().to_vec();
+        bad[3] = version;
+        assert_eq!(decode(&KEY, &bad.into()).unwrap_err(), BadRecord::Version(version));
+    }
+    assert_eq!(decode(&KEY, &Bytes::new()).unwrap_err(), BadRecord::Foreign);
+    assert_eq!(decode(&KEY, &Bytes::from_static(b"HTTP/1.1")).unwrap_err(), BadRecord::Foreign);
+    assert_eq!(decode(&KEY, &Bytes::from_static(b"tsf\x01")).unwrap_err(), BadRecord::Checksum);
+}
+
+#[test]
+fn what_no_response_has_is_malformed() {
+    let body = |status, fields, pieces| {
+        let body = Body { key: [7; 32], token: 1, id: 1, status, fields, pieces };
+        decode(&KEY, &seal(&postcard::to_stdvec(&body).unwrap())).map(|_| ())
+    };
+    let field = |name, value| Field { name, value: Raw(value), sensitive: false };
+    assert_eq!(body(200, vec![], vec![]), Ok(()));
+    for result in [
+        body(99, vec![], vec![]),
+        body(1000, vec![], vec![]),
+        body(200, vec![field("Upper", b"")], vec![]),
+        body(200, vec![field("", b"")], vec![]),
+        body(200, vec![field("a", b"\r\n")], vec![]),
+        body(200, vec![], vec![Piece::Data(Raw(b""))]),
+        body(200, vec![], vec![Piece::Trailers(vec![]), Piece::Data(Raw(b"x"))]),
+        body(200, vec![], vec![Piece::Trailers(vec![]), Piece::Trailers(vec![])]),
+        body(200, (0..40_000).map(|_| field("a", b"")).collect(), vec![Piece::Data(Raw(b""))]),
+    ] {
+        assert_eq!(result, Err(BadRecord::Malformed));
+    }
+    // More names than a header map takes.
+    let names: Vec<String> = (0..40_000).map(|n| format!("n{n}")).collect();
+    let fields = names.iter().map(|name| field(name, b"")).collect();
+    assert_eq!(body(200, fields, vec![]), Err(BadRecord::Malformed));
+    // Bytes after the end.
+    let more = [body_of(&encoded()), b"x"].concat();
+    assert_eq!(decode(&KEY, &seal(&more)).unwrap_err(), BadRecord::Malformed);
+}
+
+#[test]
+fn huge_counts_make_no_room() {
+    let start = [&[7; 32][..], &[1, 1, 200, 1]].concat();
+    for count in [&[255, 255, 3][..], &[255, 255, 255, 255, 15], &[255; 10]] {
+        for body in [[&start, count].concat(), [&start, &[0][..], count].concat()] {
+            assert_eq!(decode(&KEY, &seal(&body)).unwrap_err(), BadRecord::Malformed);
+        }
+    }
+}
+
+fn header_maps() -> impl Strategy<Value = HeaderMap> {
+    let value = vec(any::<u8>(), 0..20)
+        .prop_filter_map("value", |bytes| HeaderValue::from_bytes(&bytes).ok());
+    vec(("[a-z][a-z0-9-]{0,3}", value), 0..10).prop_map(|fields| {
+        let mut map = HeaderMap::new();
+        for (name, value) in fields {
+            map.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value);
+        }
+        map
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_was_written_is_read(
+        status in 100_u16..1000,
+        headers in header_maps(),
+        data in vec(vec(any::<u8>(), 1..300), 0..5),
+        trailers in proptest::option::of(header_maps()),
+    ) {
+        let head = Head { status: StatusCode::from_u16(status).unwrap(), headers };
+        let mut frames: Vec<_> = data.into_iter().map(|data| Frame::Data(data.into())).collect();
+        frames.extend(trailers.map(Frame::Trailers));
+        let record = encode(&KEY, FLIGHT, &head, &frames);
+        assert_same(&decode(&KEY, &record).unwrap(), &head, &frames);
+    }
+
+    #[test]
+    fn random_bytes_are_refused(bytes in vec(any::<u8>(), 0..200)) {
+        prop_assert!(decode(&KEY, &bytes.clone().into()).is_err());
+        prop_assert!(decode(&KEY, &seal(&bytes)).is_err());
+    }
+
+    // With a checksum that fits, a change may give another response that is
+    // well formed; it must never panic.
+    #[test]
+    fn changed_and_sealed_again_never_panics(
+        changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        end in any::<prop::sample::Index>(),
+    ) {
+        let good = encoded();
+        let mut body = body_of(&good).to_vec();
+        for (at, byte) in changes {
+            let at = at.index(body.len());
+            body[at] = byte;
+        }
+        let _ = decode(&KEY, &seal(&body));
+        prop_assert!(decode(&KEY, &seal(&body[..end.index(body.len())])).is_err());
+    }
+}

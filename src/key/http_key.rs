@@ -89,7 +89,8 @@ impl HttpKey {
     ///
     /// Default: the names in [`NOISE`].
     #[must_use]
-    pub fn ignore(mut self, name: HeaderName) -> Self {
+    pub fn ignore(mut self, name: impl Into<HeaderName>) -> Self {
+        let name = name.into();
         let rules = self.rules();
         rules.noise.insert(&name);
         if let Some(only) = &mut rules.only {
@@ -102,7 +103,8 @@ impl HttpKey {
     ///
     /// Default: every field but those in [`NOISE`].
     #[must_use]
-    pub fn cover(mut self, name: HeaderName) -> Self {
+    pub fn cover(mut self, name: impl Into<HeaderName>) -> Self {
+        let name = name.into();
         let rules = self.rules();
         rules.noise.remove(&name);
         if let Some(only) = &mut rules.only {
