@@ -5,6 +5,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use bb8_redis::{RedisConnectionManager, bb8, redis};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use support::{
@@ -415,10 +416,14 @@ async fn i3_client_kill_heals() {
         }
     }
     assert_eq!(store.errors(), 0, "idle connections that broke cost nobody an error");
-    let count = || server.command(&["CLIENT", "LIST"]).matches("lib-name=redis-rs").count();
+    // Four for scripts, one for bodies, one for pushes, and the one that asks.
+    let count = || server.command(&["CLIENT", "LIST"]).matches(" laddr=").count();
     eventually("the connections are back", async || {
-        let _ = store.session(key(99)).fetch().await;
-        count() >= 3
+        let mut session = store.session(key(99));
+        let _ = session.fetch().await;
+        let flight = FlightRef { token: 1, id: FlightId::random() };
+        let _ = session.abandon(flight).await;
+        count() >= 7
     })
     .await;
 }
@@ -430,7 +435,7 @@ async fn i5_idle_connections_that_the_server_closes() {
     let mut session = store.session(key(1));
     own(&mut *session, &fresh()).await;
     eventually("the server closed idle connections", async || {
-        server.command(&["CLIENT", "LIST"]).matches("id=").count() <= 2
+        server.command(&["CLIENT", "LIST"]).matches(" laddr=").count() <= 2
     })
     .await;
     own(&mut *store.session(key(2)), &fresh()).await;
@@ -498,7 +503,7 @@ async fn subscriptions_end_with_their_sessions() {
     sessions.truncate(21);
     eventually("half of them are gone", async || channels() == 11).await;
     drop(store);
-    let connections = || server.command(&["CLIENT", "LIST"]).matches("id=").count();
+    let connections = || server.command(&["CLIENT", "LIST"]).matches(" laddr=").count();
     assert!(connections() > 1);
     drop(sessions);
     eventually("all connections are closed", async || connections() == 1).await;
@@ -534,7 +539,7 @@ async fn k8_damaged_meta_is_a_miss() {
         let mut session = store.session(key(1));
         let before = own(&mut *session, &fresh()).await;
         assert!(before.token > last, "{n}");
-        if damage[1] == meta && damage[0] != "HSET" && damage[0] != "HDEL" || damage[1] != meta {
+        if damage[1] != meta || damage[0] != "HSET" && damage[0] != "HDEL" {
             server.command(&["DEL", damage[1]]);
         }
         if damage.len() == 4 && damage[3] == "1" {
@@ -668,10 +673,16 @@ async fn q3_a_dead_store_costs_little_and_comes_back() {
         failures += 1;
         assert!(failures <= 3);
     }
-    let began = Instant::now();
-    let error = store.session(key(1)).join(fresh()).await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::Open);
-    assert!(began.elapsed() < Duration::from_millis(5), "{:?}", began.elapsed());
+    // Many, of which one may be a probe: what a slow machine adds is not ours.
+    let mut times = Vec::new();
+    for _ in 0..20 {
+        let began = Instant::now();
+        if store.session(key(1)).join(fresh()).await.unwrap_err().kind() == StoreErrorKind::Open {
+            times.push(began.elapsed());
+        }
+    }
+    times.sort();
+    assert!(times.len() >= 10 && times[times.len() / 2] < Duration::from_millis(5), "{times:?}");
     assert!(store.errors() > failures);
     server.restart();
     eventually("the store is back", async || store.session(key(2)).join(fresh()).await.is_ok())
@@ -681,7 +692,15 @@ async fn q3_a_dead_store_costs_little_and_comes_back() {
     let flight = own(&mut *owner, &fresh()).await;
     follow(&mut *other, &fresh()).await;
     owner.finish(done(flight, Some(b"pushed"))).await.unwrap();
-    assert_eq!(pushed_end(&mut *other).await.0, flight);
+    // The push connection may still be on its way: then the word is to look.
+    match pushed(&mut *other).await {
+        Pushed::Ended { flight: f, .. } => assert_eq!(f, flight),
+        Pushed::Gap => {
+            let look = Join { known: flight.token, look_only: true, ..fresh() };
+            assert!(matches!(other.join(look).await, Ok(Joined::Done { .. })));
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[tokio::test]
@@ -716,4 +735,22 @@ async fn hostile_pushes_are_ignored() {
     }
     owner.finish(done(flight, Some(b"answer"))).await.unwrap();
     assert_eq!(pushed_end(&mut *other).await.0, flight);
+}
+
+#[tokio::test]
+async fn a_pool_of_the_application_is_used() {
+    let server = RedisServer::start();
+    let manager = RedisConnectionManager::new(server.url()).unwrap();
+    let pool = bb8::Pool::builder().max_size(2).build(manager).await.unwrap();
+    let client = redis::Client::open(server.url()).unwrap();
+    let store = RedisStore::with_pool(pool.clone(), client).prefix("mine").connect().await.unwrap();
+    let (mut owner, mut other) = (store.session(key(1)), store.session(key(1)));
+    let flight = own(&mut *owner, &fresh()).await;
+    follow(&mut *other, &fresh()).await;
+    let gets = || pool.state().statistics.completed_gets();
+    let before = gets();
+    owner.finish(done(flight, Some(b"answer"))).await.unwrap();
+    assert_eq!(gets(), before + 1);
+    assert_eq!(pushed_end(&mut *other).await.0, flight);
+    assert!(server.lines(&["KEYS", "*"]).iter().all(|key| key.starts_with("mine:")));
 }

@@ -27,6 +27,7 @@ impl RedisHeartbeat {
         let result = tokio::time::timeout(limit, self.ask(calls)).await;
         let result = result.unwrap_or_else(|_| Err(error::timed_out()));
         match &result {
+            Ok(answers) if answers.iter().all(|a| matches!(a, Value::ServerError(_))) => {}
             Ok(_) => self.shared.gate.succeeded(),
             Err(_) => self.connection = None,
         }
