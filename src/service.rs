@@ -45,7 +45,6 @@ impl<S, K> SingleFlight<S, K> {
     }
 
     /// A layer with the default settings.
-    #[must_use]
     pub fn layer(key: K) -> SingleFlightLayer<K> {
         SingleFlightLayer::new(key)
     }

@@ -1,6 +1,6 @@
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::VARY};
 
-use super::*;
+use super::{share::PrivateReason, *};
 use crate::frame::Head;
 
 fn head(status: u16, headers: &[(&str, &str)]) -> Head {

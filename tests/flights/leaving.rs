@@ -151,7 +151,10 @@ fn c5_the_owners_runtime_goes_away() {
     let [a, b] = [(); 2].map(|()| Node::new(store.clone(), &inner, Config::default()));
     let runtime = || tokio::runtime::Runtime::new().unwrap();
     let (doomed, other) = (runtime(), runtime());
-    let owner = doomed.block_on(async { a.call("/a") });
+    let owner = {
+        let _on = doomed.enter();
+        a.call("/a")
+    };
     other.block_on(async {
         while counts.calls() == 0 {
             tokio::task::yield_now().await;
