@@ -48,6 +48,23 @@ impl fmt::Debug for Core {
     }
 }
 
+/// What the services of a layer share.
+pub(crate) struct Parts<K, C> {
+    pub(crate) key: K,
+    pub(crate) codec: C,
+    core: Arc<Core>,
+}
+
+impl<K, C> Parts<K, C> {
+    pub(crate) fn new(key: K, codec: C, core: Arc<Core>) -> Self {
+        Self { key, codec, core }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+}
+
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Counters that only grow.

@@ -20,11 +20,10 @@ use crate::{
     body::Replay,
     cache_status::FlightRole,
     codec::Codec,
-    core::{Core, Counts},
+    core::{Core, Counts, Parts},
     error::{Failure, FailureKind},
     flights::{Origin, Share, SharedRun, Verdict},
     key::Bypass,
-    layer::Parts,
     seat::{Own, OwnOf, Seat},
 };
 

@@ -10,7 +10,7 @@ use tower_layer::Layer;
 use crate::{
     codec::HttpCodec,
     config::Config,
-    core::{Core, Stats},
+    core::{Core, Parts, Stats},
     flights::FlightInfo,
     key::Digester,
     service::SingleFlight,
@@ -66,19 +66,6 @@ struct Plan {
     namespace: Option<String>,
     secret: Option<Vec<u8>>,
     store: Option<Arc<dyn Store>>,
-}
-
-/// What the services of a layer share.
-pub(crate) struct Parts<K, C> {
-    pub(crate) key: K,
-    pub(crate) codec: C,
-    core: Arc<Core>,
-}
-
-impl<K, C> Parts<K, C> {
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
 }
 
 impl<K> SingleFlightLayer<K> {
@@ -139,27 +126,27 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
             let digester = Digester::new(&namespace, secret.as_deref());
             let store = store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
             let core = Arc::new(Core::new(config, digester, store));
-            Arc::new(Parts { key: self.key.clone(), codec: self.codec.clone(), core })
+            Arc::new(Parts::new(self.key.clone(), self.codec.clone(), core))
         })
     }
 
     /// What the layer has done so far, over all its clones and services.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.parts().core.counts.snapshot()
+        self.parts().core().counts.snapshot()
     }
 
     /// The flights that are in the air in this process.
     #[must_use]
     pub fn flights(&self) -> Vec<FlightInfo> {
-        let flights = self.parts().core.flights.list();
+        let flights = self.parts().core().flights.list();
         flights.iter().map(|flight| flight.info()).collect()
     }
 
     /// What the store says of itself, and how many of its operations have failed.
     #[must_use]
     pub fn store_state(&self) -> (StoreState, u64) {
-        let store = &self.parts().core.store;
+        let store = &self.parts().core().store;
         (store.state(), store.errors())
     }
 }

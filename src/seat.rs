@@ -20,11 +20,11 @@ use crate::{
     body::Resumed,
     chain::Chain,
     codec::{Codec, FlightToken, Judgement, Opened},
+    core::Parts,
     flights::{Brief, Deposit, RunEnd, SharedRun},
     frame::{Frame, Head},
     id::KeyDigest,
     key::KeyExtractor,
-    layer::Parts,
     log::{End, Log},
     store::BoxFuture,
 };

@@ -13,10 +13,11 @@ use tower_service::Service;
 use crate::{
     chain::Chain,
     codec::{Codec, HttpCodec},
+    core::Parts,
     flight::launch,
     future::ResponseFuture,
     key::{Bypass, KeyExtractor},
-    layer::{Parts, SingleFlightLayer},
+    layer::SingleFlightLayer,
     seat::Seat,
 };
 

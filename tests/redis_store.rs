@@ -628,8 +628,10 @@ async fn wrong_addresses_say_so_in_time() {
     assert!(!format!("{store:?} {:?}", RedisStore::builder(right)).contains("right"));
     for prefix in ["", "a{b", "a}b", "a b", "ä", &"p".repeat(65)] {
         let refused = RedisStore::builder(server.url()).prefix(prefix).connect_lazy();
-        assert_eq!(refused.unwrap_err().kind(), StoreErrorKind::Address);
+        assert_eq!(refused.unwrap_err().kind(), StoreErrorKind::Setting);
     }
+    let refused = RedisStore::builder(server.url()).pool_size(0).connect_lazy().unwrap_err();
+    assert_eq!(refused.to_string(), "pool_size (0) must be at least 1");
 }
 
 #[tokio::test]

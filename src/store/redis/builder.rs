@@ -65,8 +65,8 @@ impl RedisStoreBuilder {
     }
 
     /// How many connections scripts share, where the pool is the store's own.
-    /// Defaults to 4. Three more exist beside
-    /// them: for pushes, for large records and for the keeper.
+    /// Defaults to 4. Three more exist beside them: for pushes, for large records
+    /// and for the keeper.
     pub fn pool_size(mut self, size: u32) -> Self {
         self.pool_size = size;
         self
@@ -96,19 +96,18 @@ impl RedisStoreBuilder {
 
     fn build(self) -> Result<(RedisStore, Connector), StoreError> {
         let Self { server, prefix, operation_limit: limit, connect_limit, pool_size } = self;
-        let refuse = |text| Err(StoreError::new(StoreErrorKind::Address, text));
         let fits = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
         if prefix.is_empty() || prefix.len() > PREFIX_MAX || !prefix.bytes().all(fits) {
-            return refuse("prefix: 1 to 64 ASCII characters without braces and blanks");
+            let rule = "must be 1 to 64 ASCII characters without braces and blanks";
+            return Err(refused("prefix", prefix, rule));
         }
-        if limit.is_zero() {
-            return refuse("operation_limit: zero leaves no time for an answer");
-        }
-        if connect_limit.is_zero() {
-            return refuse("connect_limit: zero leaves no time to connect");
+        for (setting, value) in [("operation_limit", limit), ("connect_limit", connect_limit)] {
+            if value < Duration::from_millis(1) {
+                return Err(refused(setting, value, "must be at least 1ms"));
+            }
         }
         if pool_size == 0 {
-            return refuse("pool_size: at least one connection is needed");
+            return Err(refused("pool_size", pool_size, "must be at least 1"));
         }
         let (info, pool) = match server {
             Server::Url(url) => (connect::address(&url)?, None),
@@ -128,6 +127,10 @@ impl RedisStoreBuilder {
         });
         Ok((store, connector))
     }
+}
+
+fn refused(setting: &str, value: impl fmt::Debug, rule: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Setting, format!("{setting} ({value:?}) {rule}"))
 }
 
 impl fmt::Debug for RedisStoreBuilder {
