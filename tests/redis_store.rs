@@ -157,7 +157,12 @@ async fn release_wakes_a_follower_and_the_old_owner_is_fenced() {
     let flight = own(&mut *owner, &fresh()).await;
     let wait = fresh();
     follow(&mut *follower, &wait).await;
-    let release = Beat::Release { key: key(1), flight: flight.id, token: Some(flight.token) };
+    let release = Beat::Release {
+        key: key(1),
+        flight: flight.id,
+        token: Some(flight.token),
+        status: EndStatus::Abandoned,
+    };
     assert!(matches!(beat(&store, release.clone()).await, BeatReply::Gone));
     loop {
         match pushed(&mut *follower).await {
@@ -323,7 +328,11 @@ async fn e5_every_key_has_ttl() {
     assert_eq!(server.lines(&["KEYS", "*:stream:*"]).len(), 1);
     let flight = own(&mut *owner, &fresh()).await;
     check("own again");
-    beat(&store, Beat::Release { key: key(1), flight: flight.id, token: None }).await;
+    beat(
+        &store,
+        Beat::Release { key: key(1), flight: flight.id, token: None, status: EndStatus::Abandoned },
+    )
+    .await;
     check("release");
 }
 
@@ -368,7 +377,11 @@ async fn g6_script_flush_between_steps() {
     assert_eq!(owner.finish(finish).await.unwrap(), Finished::Accepted);
     assert_eq!(pushed_end(&mut *other).await.2.unwrap().len(), 9000);
     flush();
-    beat(&store, Beat::Release { key: key(1), flight: flight.id, token: None }).await;
+    beat(
+        &store,
+        Beat::Release { key: key(1), flight: flight.id, token: None, status: EndStatus::Abandoned },
+    )
+    .await;
     flush();
     beat(&store, Beat::Leave { key: key(1), waiter: wait.waiter }).await;
     assert_eq!(store.errors(), 0);
@@ -581,7 +594,12 @@ async fn memory_full_lets_flights_end() {
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let (n, _, flight) = &sessions[0];
     assert!(matches!(beat(&store, renew(*n, *flight)).await, BeatReply::Renewed { .. }));
-    let release = Beat::Release { key: key(*n), flight: flight.id, token: None };
+    let release = Beat::Release {
+        key: key(*n),
+        flight: flight.id,
+        token: None,
+        status: EndStatus::Abandoned,
+    };
     beat(&store, release).await;
     let (_, session, flight) = &mut sessions[1];
     assert_eq!(session.abandon(*flight).await.unwrap(), Abandoned::Over);

@@ -90,10 +90,10 @@ impl Driver {
                 if self.flight.close_if_vacant() { Next::Over } else { Next::Elect }
             }
             Outcome::Lost(LeaseEnd::HardTimeout) => {
-                // Inner first: the lease must not be free while it runs.
+                // The keeper has let the lease go.
                 guard.stop();
+                guard.finished();
                 self.failed_runs += 1;
-                self.end_flight(guard, EndStatus::TimedOut, String::new()).await;
                 self.after_failure(FailureKind::OwnerTimedOut, None)
             }
             Outcome::Lost(_) => {

@@ -134,8 +134,13 @@ async fn d1_the_hard_timeout_ends_a_lease_that_is_renewed() {
         assert_eq!(lease.end(), None, "{ms}");
     }
     let now = rig.at(20_000);
-    assert_eq!(rig.keeper.poll(now).0, []);
+    let (places, batch) = rig.keeper.poll(now);
     assert_eq!(lease.end(), Some(LeaseEnd::HardTimeout));
+    let [Beat::Release { status: EndStatus::TimedOut, token: Some(7), .. }] = batch[..] else {
+        panic!("not let go: {batch:?}");
+    };
+    rig.keeper.dismiss(place);
+    rig.answer(places[0], 20_000, 20_001, Ok(BeatReply::Gone));
     assert_eq!(rig.next(), None);
 }
 

@@ -85,7 +85,9 @@ impl RedisHeartbeat {
                 let look = crate::store::Join { look_only: true, ..join.clone() };
                 step::join(names, *key, &look, Some(*mark))
             }
-            Beat::Release { key, flight, token } => step::release(names, *key, *flight, *token),
+            Beat::Release { key, flight, token, status } => {
+                step::release(names, *key, *flight, *token, *status)
+            }
             Beat::Leave { key, waiter } => step::leave(names, *key, *waiter),
         }
     }
