@@ -3,6 +3,7 @@
 use std::{
     fmt,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use tower_layer::Layer;
@@ -11,6 +12,7 @@ use crate::{
     codec::HttpCodec,
     config::Config,
     core::{Core, Parts, Stats},
+    drain::drain,
     flights::FlightInfo,
     key::Digester,
     service::SingleFlight,
@@ -141,6 +143,19 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
     pub fn flights(&self) -> Vec<FlightInfo> {
         let flights = self.parts().core().flights.list();
         flights.iter().map(|flight| flight.info()).collect()
+    }
+
+    /// Leaves the fleet: takes no more leases, waits up to `grace` for the runs under
+    /// way, then gives up what is left, so that other processes take over at once
+    /// instead of after a lease. Returns when the store has heard of it.
+    ///
+    /// Meanwhile new callers follow flights of other processes, or share a run within
+    /// this process. Callers whose run is given up get a 503 with `retry-after`.
+    ///
+    /// To be awaited beside the server's own graceful shutdown. Dropped in the middle
+    /// of the grace, it leaves the layer without new leases.
+    pub async fn drain(&self, grace: Duration) {
+        drain(self.parts().core(), grace).await;
     }
 
     /// What the store says of itself, and how many of its operations have failed.

@@ -58,6 +58,7 @@ mod chain;
 pub mod codec;
 mod config;
 mod core;
+mod drain;
 mod error;
 mod flight;
 mod flights;

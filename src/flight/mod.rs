@@ -9,6 +9,7 @@ use tracing::{Instrument, Span};
 use crate::{
     config::StoreDown,
     core::Core,
+    drain::Standing,
     error::{Failure, FailureKind},
     flights::{Flight, Origin, SharedRun, Verdict},
     id::{FlightId, FlightRef, WaiterId},
@@ -44,6 +45,8 @@ struct Driver {
     failed_runs: u32,
     /// Whether this driver has followed: owning is a takeover then.
     followed: bool,
+    /// Whether its run was given up since the process is leaving.
+    gave_up: bool,
 }
 
 /// What comes after a step of the driver.
@@ -68,6 +71,7 @@ impl Driver {
             known: 0,
             failed_runs: 0,
             followed: false,
+            gave_up: false,
         }
     }
 
@@ -100,7 +104,7 @@ impl Driver {
 
     /// One round: asks the store, and does what it says.
     async fn elect(&mut self) -> Result<Next, StoreError> {
-        let join = self.join(false);
+        let join = self.join(self.core.drain.standing() != Standing::Open);
         let asked = Instant::now();
         let joined = match self.session.join(join.clone()).await {
             Ok(joined) => joined,
@@ -165,7 +169,8 @@ impl Driver {
                 self.core.counts.quarantined();
                 self.fail(FailureKind::Quarantined, None);
             }
-            Joined::Ended { .. } | Joined::Lapsed | Joined::Own { .. } | Joined::Follow { .. } => {
+            Joined::Lapsed => return self.leaving().await,
+            Joined::Ended { .. } | Joined::Own { .. } | Joined::Follow { .. } => {
                 return Next::Elect;
             }
         }
@@ -201,6 +206,18 @@ impl Driver {
         // Past this flight, or the next look would find the same again.
         self.know(flight.token + 1);
         Next::Elect
+    }
+
+    /// Nobody runs, and this process takes no more leases.
+    async fn leaving(&mut self) -> Next {
+        if self.gave_up {
+            self.fail(FailureKind::Draining, None);
+            return Next::Over;
+        }
+        match self.core.drain.standing() {
+            Standing::Open => Next::Elect,
+            Standing::Draining | Standing::Drained => self.run_without_store().await,
+        }
     }
 
     fn fail(&self, kind: FailureKind, report: Option<&str>) {

@@ -22,6 +22,7 @@ enum Event {
     Ended(RunEnd),
     Vacated,
     LeaseChanged,
+    Drained,
 }
 
 /// How an attempt to own went on.
@@ -29,6 +30,8 @@ enum Outcome {
     Ran(RunEnd),
     /// The run was dropped since the lease is over.
     Lost(LeaseEnd),
+    /// The process is leaving.
+    Drained,
     /// Nobody wants it any more, here or elsewhere; whether the store knows it.
     Unwanted {
         told: bool,
@@ -89,6 +92,11 @@ impl Driver {
                 }
                 if self.flight.close_if_vacant() { Next::Over } else { Next::Elect }
             }
+            Outcome::Drained => {
+                self.gave_up = true;
+                drop(guard);
+                Next::Elect
+            }
             Outcome::Lost(LeaseEnd::HardTimeout) => {
                 // The keeper has let the lease go.
                 guard.stop();
@@ -124,6 +132,7 @@ impl Driver {
                 biased;
                 () = self.flight.vacated(), if !vacant => Event::Vacated,
                 () = lease.changed() => Event::LeaseChanged,
+                () = self.core.drain.drained() => Event::Drained,
                 end = guard.run() => Event::Ended(end),
             };
             match event {
@@ -138,6 +147,7 @@ impl Driver {
                         Outcome::Lost(lost)
                     };
                 }
+                Event::Drained => return Outcome::Drained,
                 Event::Vacated | Event::LeaseChanged => {}
             }
             if let Some(lost) = lease.end() {

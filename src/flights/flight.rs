@@ -177,6 +177,7 @@ impl Flight {
     /// Says where the driver is, under which token if it knows one.
     pub(crate) fn at(&self, phase: FlightPhase, token: u64) {
         self.position.set(phase, token);
+        self.table.moved.notify_waiters();
     }
 
     pub(crate) fn verdict(&self) -> Option<&Verdict> {
@@ -283,6 +284,7 @@ impl Flight {
         }
         self.settled.store(true, Ordering::Release);
         self.settling.notify_waiters();
+        self.table.moved.notify_waiters();
     }
 
     /// Waits until the key's flight before this one has settled.

@@ -6,7 +6,7 @@ use futures_util::{future::join_all, poll};
 use http::Request;
 use http_body_util::BodyExt;
 use tower::ServiceExt;
-use tower_singleflight::{Abandon, Config, MemoryStore};
+use tower_singleflight::{Abandon, Config, FailureKind, MemoryStore};
 
 use crate::rig::*;
 
@@ -139,6 +139,45 @@ async fn c3_what_a_departed_owner_left_is_not_served_later() {
     until(|| node.in_air() == 0).await;
     tokio::time::sleep(ms(1000)).await;
     assert_eq!(node.call("/a").await.text(), "run 1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn q4_a_drain_waits_for_what_ends_in_its_grace() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let inner = slow(&counts, ms(800));
+    let [a, b] = [(); 2].map(|()| Node::new(store.clone(), &inner, Config::default()));
+    let owner = a.call("/a");
+    until(|| counts.calls() == 1).await;
+    let follower = b.call("/a");
+    let started = tokio::time::Instant::now();
+    a.layer.drain(ms(1000)).await;
+    assert!(started.elapsed() <= ms(810), "{:?}", started.elapsed());
+    assert_eq!(owner.await.text(), "run 0");
+    assert_eq!(follower.await.text(), "run 0");
+    // No more leases: what still comes is run here, unknown to the others.
+    assert_eq!(a.call("/b").await.text(), "run 1");
+    assert_eq!(counts.tokens.lock().unwrap()[1], None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn q4_a_drain_hands_over_what_is_left_after_its_grace() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let inner = slow(&counts, ms(10_000));
+    let config = Config::builder().lease(ms(30_000)).retention(ms(60_000)).build().unwrap();
+    let [a, b] = [(); 2].map(|()| Node::new(store.clone(), &inner, config.clone()));
+    let owner = a.call("/a");
+    until(|| counts.calls() == 1).await;
+    let follower = b.call("/a");
+    until(|| b.layer.stats().owner == 0 && b.in_air() == 1).await;
+    let started = tokio::time::Instant::now();
+    a.layer.drain(ms(1000)).await;
+    until(|| counts.calls() == 2).await;
+    assert!(started.elapsed() <= ms(1300), "{:?}", started.elapsed());
+    assert_eq!(counts.max_running.load(std::sync::atomic::Ordering::SeqCst), 1);
+    assert_eq!(follower.await.text(), "run 1");
+    let owner = owner.await;
+    // Whether the next owner was there in time to be followed decides which.
+    assert!(owner.kind() == Some(FailureKind::Draining) || owner.text() == "run 1", "{owner:?}");
 }
 
 /// The driver lives on the runtime of the flight's first caller. When that runtime
