@@ -9,7 +9,7 @@ use std::{
 use tower_layer::Layer;
 
 use crate::{
-    codec::HttpCodec,
+    codec::{HttpCodec, Repeat},
     config::Config,
     core::{Core, Parts, Stats},
     drain::drain,
@@ -117,6 +117,26 @@ impl<K, C> SingleFlightLayer<K, C> {
     pub fn secret(self, secret: impl Into<Vec<u8>>) -> Self {
         let secret = secret.into();
         self.change(|plan| plan.secret = Some(secret))
+    }
+}
+
+impl<K, R> SingleFlightLayer<K, HttpCodec<R>> {
+    /// Makes requests without a body again, with the empty body that `empty` gives,
+    /// so that a caller whose run is lost with its lease can have another one.
+    ///
+    /// Without it such a caller follows the next owner, and where there is none its
+    /// run goes on for it alone, or it gets a 503.
+    ///
+    /// ```
+    /// use axum::body::Body;
+    /// use tower_singleflight::{HttpKey, SingleFlightLayer};
+    ///
+    /// let layer = SingleFlightLayer::new(HttpKey::new()).repeat_with(Body::empty);
+    /// ```
+    pub fn repeat_with<F>(self, empty: F) -> SingleFlightLayer<K, HttpCodec<Repeat<F>>> {
+        let Self { key, codec, plan, parts: _ } = self;
+        let codec = codec.repeat_with(empty);
+        SingleFlightLayer { key, codec, plan, parts: Arc::default() }
     }
 }
 

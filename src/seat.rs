@@ -49,8 +49,8 @@ where
 {
     /// The request waits to be run.
     Held { service: S, request: Req },
-    /// It runs, or ran and was dropped.
-    Started,
+    /// It runs, or ran and was dropped; `spare` is one like it.
+    Started { spare: Option<(S, Req)> },
     /// It ran; this is for its own caller.
     Answered(OwnOf<S, Req, C>),
     /// The caller has left, or has got what was for it.
@@ -118,7 +118,7 @@ where
 
     /// Whether the request is run, or was.
     pub(crate) fn was_started(&self) -> bool {
-        matches!(*self.state(), State::Started | State::Answered(_))
+        matches!(*self.state(), State::Started { .. } | State::Answered(_))
     }
 
     /// Takes what is for this caller, unless it is only its part of a shared answer.
@@ -159,33 +159,51 @@ where
         let mut state = self.state();
         // Who has left wants nothing.
         let unwanted = match *state {
-            State::Started => {
-                *state = State::Answered(own);
-                None
-            }
-            _ => Some(own),
+            State::Started { .. } => Err(std::mem::replace(&mut *state, State::Answered(own))),
+            _ => Ok(own),
         };
         drop(state);
+        // A request may run anything when it is dropped: not under the lock.
         drop(unwanted);
     }
 }
 
 impl<S, Req, K, C> Deposit for Seat<S, Req, K, C>
 where
-    S: Service<Req, Future: Send, Response: Send, Error: Send> + Send + 'static,
+    S: Service<Req, Future: Send, Response: Send, Error: Send> + Clone + Send + 'static,
     Req: Send + 'static,
     K: KeyExtractor<Req>,
     C: Codec<Req, S::Response, S::Error>,
 {
+    fn is_repeatable(&self) -> bool {
+        matches!(*self.state(), State::Started { spare: Some(_) })
+    }
+
+    fn restore(&self) -> bool {
+        let mut state = self.state();
+        match std::mem::replace(&mut *state, State::Gone) {
+            State::Started { spare: Some((service, request)) } => {
+                *state = State::Held { service, request };
+                true
+            }
+            other => {
+                *state = other;
+                false
+            }
+        }
+    }
+
     fn start(self: Arc<Self>, brief: Brief) -> Option<BoxFuture<'static, RunEnd>> {
         let mut state = self.state();
-        let (service, request) = match std::mem::replace(&mut *state, State::Started) {
+        let (service, request) = match std::mem::replace(&mut *state, State::Gone) {
             State::Held { service, request } => (service, request),
             other => {
                 *state = other;
                 return None;
             }
         };
+        let again = self.parts.codec.repeat(&request);
+        *state = State::Started { spare: again.map(|again| (service.clone(), again)) };
         drop(state);
         let (chain, key) = (self.chain.clone(), self.key);
         Some(Box::pin(chain.scope(key, self.run(service, request, brief))))

@@ -1,7 +1,7 @@
 //! Owning: one deposited request is run under the lease, or without one where the
 //! store is away.
 
-use std::{pin::pin, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -10,7 +10,7 @@ use super::{Driver, FAILED_RUNS, Next};
 use crate::{
     config::{Abandon, LeaseLoss},
     error::FailureKind,
-    flights::{Brief, Flight, FlightPhase, Origin, RunEnd, SharedRun, Verdict},
+    flights::{Brief, Deposit, Flight, FlightPhase, Origin, RunEnd, SharedRun, Verdict},
     id::FlightRef,
     lease::{LeaseEnd, OwnerGuard},
     record,
@@ -72,16 +72,16 @@ impl Driver {
         let token = guard.lease().map(|lease| lease.flight().token);
         let brief = Brief { token, max_share_bytes: self.core.config.max_share_bytes };
         // A caller may leave between the two steps: then the next one's is run.
-        let run = std::iter::from_fn(|| self.flight.next_deposit())
-            .find_map(|deposit| deposit.start(brief));
-        let Some(run) = run else {
+        let started = std::iter::from_fn(|| self.flight.next_deposit())
+            .find_map(|(at, deposit)| Some((Arc::clone(&deposit).start(brief)?, at, deposit)));
+        let Some((run, at, deposit)) = started else {
             drop(guard);
             return self.nothing_to_run();
         };
         let phase = if token.is_some() { FlightPhase::Owning } else { FlightPhase::Local };
         self.flight.at(phase, token.unwrap_or_default());
         guard.begin(run);
-        match self.attend(&mut guard).await {
+        match self.attend(&mut guard, &*deposit).await {
             Outcome::Ran(end) => self.conclude(guard, end).await,
             Outcome::Unwanted { told } => {
                 guard.stop();
@@ -107,6 +107,7 @@ impl Driver {
             Outcome::Lost(_) => {
                 self.core.counts.leases_lost();
                 drop(guard);
+                self.flight.give_back(at, deposit);
                 Next::Elect
             }
         }
@@ -121,7 +122,7 @@ impl Driver {
     }
 
     /// Watches over the run: its end, the lease, and whether anybody wants it.
-    async fn attend(&mut self, guard: &mut OwnerGuard) -> Outcome {
+    async fn attend(&mut self, guard: &mut OwnerGuard, own: &dyn Deposit) -> Outcome {
         loop {
             let Some(lease) = guard.lease().cloned() else {
                 return self.attend_without_lease(guard).await;
@@ -140,7 +141,7 @@ impl Driver {
                 // What the run had for its own caller alone is there all the same.
                 Event::Ended(end) => {
                     let lost = lease.end().unwrap_or(LeaseEnd::Silence);
-                    return if self.may_go_on_alone(lost) {
+                    return if self.may_go_on_alone(lost, own) {
                         guard.detach();
                         Outcome::Ran(end)
                     } else {
@@ -154,7 +155,7 @@ impl Driver {
                 if lost == LeaseEnd::Missing && self.reclaim(guard).await {
                     continue;
                 }
-                if !self.may_go_on_alone(lost) {
+                if !self.may_go_on_alone(lost, own) {
                     return Outcome::Lost(lost);
                 }
                 self.core.counts.leases_lost();
@@ -196,10 +197,11 @@ impl Driver {
 
     /// A run that is cut off from the store, whose callers can neither follow nor
     /// ask again, goes on for them alone.
-    fn may_go_on_alone(&self, lost: LeaseEnd) -> bool {
+    fn may_go_on_alone(&self, lost: LeaseEnd, own: &dyn Deposit) -> bool {
         let cut_off = matches!(lost, LeaseEnd::Silence | LeaseEnd::Missing);
         let settled = self.core.config.lease_loss == LeaseLoss::FinishLocally;
-        cut_off && !self.flight.is_vacant() && (settled || !self.flight.has_deposit())
+        let again = || own.is_repeatable() || self.flight.has_deposit();
+        cut_off && !self.flight.is_vacant() && (settled || !again())
     }
 
     async fn attend_without_lease(&mut self, guard: &mut OwnerGuard) -> Outcome {

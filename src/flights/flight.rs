@@ -28,6 +28,13 @@ use crate::{
 pub(crate) trait Deposit: Send + Sync {
     /// Takes the request out and runs it. `None` when its caller has left.
     fn start(self: Arc<Self>, brief: Brief) -> Option<BoxFuture<'static, RunEnd>>;
+
+    /// Whether a request that was started could be run again.
+    fn is_repeatable(&self) -> bool;
+
+    /// Puts a request back that was started and can be run again. False where it
+    /// cannot, or its caller has left.
+    fn restore(&self) -> bool;
 }
 
 /// What a run needs to know.
@@ -195,9 +202,21 @@ impl Flight {
         self.stirred.notify_waiters();
     }
 
-    /// The next request that is still held here.
-    pub(crate) fn next_deposit(&self) -> Option<Arc<dyn Deposit>> {
-        lock(&self.seats).places.iter_mut().find_map(|(_, place)| place.take())
+    /// The next request that is still held here, and its caller's place.
+    pub(crate) fn next_deposit(&self) -> Option<(usize, Arc<dyn Deposit>)> {
+        let mut seats = lock(&self.seats);
+        seats.places.iter_mut().find_map(|(at, place)| Some((at, place.take()?)))
+    }
+
+    /// Takes a request back whose run is lost, if it can be run again.
+    pub(crate) fn give_back(&self, at: usize, deposit: Arc<dyn Deposit>) {
+        if !deposit.restore() {
+            return;
+        }
+        // Whoever has this place by now, if its caller has left, keeps it.
+        if let Some(place @ None) = lock(&self.seats).places.get_mut(at) {
+            *place = Some(deposit);
+        }
     }
 
     /// Whether a request is still held here.
