@@ -174,8 +174,9 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
     ///
     /// To be awaited beside the server's own graceful shutdown. Dropped in the middle
     /// of the grace, it leaves the layer without new leases.
-    pub async fn drain(&self, grace: Duration) {
-        drain(self.parts().core(), grace).await;
+    pub fn drain(&self, grace: Duration) -> impl Future<Output = ()> + Send + use<K, C> {
+        let core = Arc::clone(self.parts().core());
+        async move { drain(&core, grace).await }
     }
 
     /// What the store says of itself, and how many of its operations have failed.

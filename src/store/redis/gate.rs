@@ -41,20 +41,24 @@ impl Gate {
         if self.breaker().is_open() { StoreState::Degraded } else { StoreState::Ok }
     }
 
-    /// Runs an operation within the limit, or refuses at once.
+    /// Whether an operation may go out now.
+    pub(super) fn admit(&self) -> Admission {
+        self.breaker().admit(Instant::now())
+    }
+
+    /// What an operation gets that may not.
+    pub(super) fn refused(&self) -> StoreError {
+        self.count_error();
+        let why = "the store does not answer: it is not asked for a moment";
+        StoreError::new(StoreErrorKind::Open, why)
+    }
+
+    /// Runs an operation that may go out, within the limit.
     pub(super) async fn run<T>(
         &self,
+        probe: bool,
         operation: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let admission = self.breaker().admit(Instant::now());
-        if admission == Admission::Refused {
-            self.errors.fetch_add(1, Ordering::Relaxed);
-            return Err(StoreError::new(
-                StoreErrorKind::Open,
-                "the store does not answer: it is not asked for a moment",
-            ));
-        }
-        let probe = admission == Admission::Probe;
         let mut forgo = Forgo { gate: self, armed: probe };
         let result = tokio::time::timeout(self.limit, operation)
             .await

@@ -2,15 +2,19 @@
 
 use std::{fmt, sync::Arc};
 
-use bb8_redis::{RedisConnectionManager, bb8, redis};
+use bb8_redis::{
+    RedisConnectionManager, bb8,
+    redis::{self, Cmd},
+};
 
 use super::{
+    breaker::Admission,
     builder::{RedisStoreBuilder, Server},
     gate::Gate,
     heartbeat::RedisHeartbeat,
     hub::Hub,
     keys::Names,
-    pool::Pool,
+    pool::{Pool, Request},
     session::RedisSession,
 };
 use crate::{
@@ -36,6 +40,31 @@ pub(super) struct Shared {
     /// Large records, which would hold up small ones behind them.
     pub(super) bodies: Pool,
     pub(super) hub: Arc<Hub>,
+}
+
+impl Shared {
+    /// Runs an operation within the limit, or refuses at once. No operation waits for
+    /// a store that is known to be away: it is asked beside them whether it is back.
+    pub(super) async fn run<T>(
+        self: &Arc<Self>,
+        operation: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        match self.gate.admit() {
+            Admission::Pass => return self.gate.run(false, operation).await,
+            Admission::Probe => drop(tokio::spawn(Arc::clone(self).probe())),
+            Admission::Refused => {}
+        }
+        Err(self.gate.refused())
+    }
+
+    // A write, since a server that only reads is of no use.
+    async fn probe(self: Arc<Self>) {
+        let mut set = Cmd::new();
+        set.arg("SET").arg(self.names.probe()).arg(1).arg("PX").arg(1000);
+        let sent = self.pool.send(Request::Command(&set), true);
+        // The breaker has heard how it went.
+        drop(self.gate.run(true, sent).await);
+    }
 }
 
 impl RedisStore {

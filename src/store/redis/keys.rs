@@ -39,6 +39,11 @@ impl Names {
         format!("{}:owner-seq", self.prefix)
     }
 
+    /// Written to see whether the server takes writes.
+    pub(super) fn probe(&self) -> String {
+        format!("{}:probe", self.prefix)
+    }
+
     // The database is named: channels are not divided by it.
     pub(super) fn channel(&self, key: KeyDigest) -> String {
         format!("{}{key}}}", self.channels)

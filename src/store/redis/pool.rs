@@ -105,6 +105,8 @@ impl Pool {
                 .max_lifetime(None)
                 .idle_timeout(None)
                 .connection_timeout(self.limit)
+                // A server that refuses is away, and known so at once.
+                .retry_connection(false)
                 .queue_strategy(bb8::QueueStrategy::Fifo)
                 .build_unchecked(self.manager.clone())
         });

@@ -53,7 +53,7 @@ impl Session for RedisSession {
     fn join(&mut self, join: Join) -> BoxFuture<'_, Result<Joined, StoreError>> {
         Box::pin(async move {
             let shared = Arc::clone(&self.shared);
-            let joined = shared.gate.run(self.join_once(&join)).await;
+            let joined = shared.run(self.join_once(&join)).await;
             if !matches!(joined, Ok(Joined::Follow { .. }) | Err(_)) {
                 self.seat = None;
             }
@@ -75,7 +75,7 @@ impl Session for RedisSession {
             let shared = &self.shared;
             let mut get = Cmd::new();
             get.arg("GET").arg(shared.names.result(self.key));
-            match shared.gate.run(shared.bodies.send(Request::Command(&get), true)).await {
+            match shared.run(shared.bodies.send(Request::Command(&get), true)).await {
                 Ok(Value::BulkString(bytes)) => Ok(Some(bytes.into())),
                 Ok(Value::Nil) => Ok(None),
                 Ok(_) => Err(error::bad_reply()),
@@ -104,7 +104,7 @@ impl Session for RedisSession {
                 let request = Request::Script { before: Some(&stage), call: &call };
                 shared.bodies.send(request, true).await
             };
-            reply::finished(shared.gate.run(request).await?)
+            reply::finished(shared.run(request).await?)
         })
     }
 
@@ -114,7 +114,7 @@ impl Session for RedisSession {
             let call = step::abandon(&shared.names, self.key, flight);
             // Sent once: after silence the driver drops its run and releases.
             let request = Request::Script { before: None, call: &call };
-            reply::abandoned(shared.gate.run(shared.pool.send(request, false)).await?)
+            reply::abandoned(shared.run(shared.pool.send(request, false)).await?)
         })
     }
 }
