@@ -16,15 +16,20 @@ use crate::{
 /// on without a lease; or dropped, which drops the run first, then ends the
 /// heartbeat and lets the lease go, without waiting for the store.
 pub(crate) struct OwnerGuard {
+    // Dropped in this order, also where the run panics when it is dropped: the lease
+    // must not be free while the run can still do something.
     run: Option<BoxFuture<'static, RunEnd>>,
     held: Option<Held>,
 }
 
+/// Dropped, it ends the heartbeat and lets the lease go.
 struct Held {
     key: KeyDigest,
     lease: Arc<Lease>,
     keeper: Arc<KeeperHandle>,
     place: Place,
+    /// The store knows that it is over.
+    told: bool,
 }
 
 impl OwnerGuard {
@@ -46,7 +51,7 @@ impl OwnerGuard {
         flight: FlightRef,
         asked: Instant,
     ) {
-        self.end_heartbeat();
+        self.told();
         self.held = Some(Held::new(keeper, key, flight, asked));
     }
 
@@ -89,20 +94,18 @@ impl OwnerGuard {
 
     /// The store knows the end: nothing is left to be let go.
     pub(crate) fn finished(mut self) {
-        self.end_heartbeat();
+        self.told();
     }
 
     /// Gives the lease up, here and in the store; the run goes on without.
     pub(crate) fn detach(&mut self) {
-        if let Some(held) = self.end_heartbeat() {
-            held.release();
-        }
+        self.held = None;
     }
 
-    fn end_heartbeat(&mut self) -> Option<Held> {
-        let held = self.held.take()?;
-        held.keeper.with(|state, _| state.dismiss(held.place));
-        Some(held)
+    fn told(&mut self) {
+        if let Some(held) = &mut self.held {
+            held.told = true;
+        }
     }
 }
 
@@ -110,20 +113,19 @@ impl Held {
     fn new(keeper: &Arc<KeeperHandle>, key: KeyDigest, flight: FlightRef, asked: Instant) -> Self {
         let lease = Arc::new(Lease::new(flight, asked, keeper.terms().stands()));
         let place = keeper.with(|state, now| state.hold(key, Arc::clone(&lease), asked, now));
-        Self { key, lease, keeper: Arc::clone(keeper), place }
-    }
-
-    fn release(self) {
-        let flight = self.lease.flight();
-        self.keeper.with(|state, now| state.release(self.key, flight.id, Some(flight.token), now));
+        Self { key, lease, keeper: Arc::clone(keeper), place, told: false }
     }
 }
 
-impl Drop for OwnerGuard {
+impl Drop for Held {
     fn drop(&mut self) {
-        // The lease must not be free while the run can still do something.
-        self.run = None;
-        self.detach();
+        let FlightRef { token, id } = self.lease.flight();
+        self.keeper.with(|state, now| {
+            state.dismiss(self.place);
+            if !self.told {
+                state.release(self.key, id, Some(token), now);
+            }
+        });
     }
 }
 

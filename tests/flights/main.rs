@@ -5,5 +5,6 @@ mod leaving;
 mod limits;
 mod outage;
 mod outcomes;
+mod races;
 mod rig;
 mod sharing;

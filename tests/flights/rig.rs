@@ -6,7 +6,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
 };
@@ -212,17 +212,32 @@ pub(crate) fn until(holds: impl FnMut() -> bool) -> impl Future<Output = ()> {
     }
 }
 
-/// A memory store behind a line that can be cut, for one node.
+/// A memory store behind a line that can be cut or be slow, for one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     store: MemoryStore,
     cut: Arc<AtomicBool>,
+    delay: Arc<AtomicU64>,
     errors: Arc<AtomicUsize>,
 }
 
 impl Line {
     pub(crate) fn new(store: &MemoryStore) -> Self {
-        Self { store: store.clone(), cut: Arc::default(), errors: Arc::default() }
+        let (cut, delay, errors) = Default::default();
+        Self { store: store.clone(), cut, delay, errors }
+    }
+
+    /// Each operation of a session comes to the store this late; heartbeats do not.
+    pub(crate) fn slow(&self, delay: Duration) {
+        self.delay.store(delay.as_millis() as u64, SeqCst);
+    }
+
+    async fn travel(&self) -> Result<(), StoreError> {
+        let delay = self.delay.load(SeqCst);
+        if delay > 0 {
+            tokio::time::sleep(ms(delay)).await;
+        }
+        self.pass().await
     }
 
     pub(crate) fn cut(&self) {
@@ -271,7 +286,7 @@ struct Cuttable<T: ?Sized>(Line, Box<T>);
 impl Session for Cuttable<dyn Session> {
     fn join(&mut self, join: Join) -> BoxFuture<'_, Result<Joined, StoreError>> {
         Box::pin(async {
-            self.0.pass().await?;
+            self.0.travel().await?;
             self.1.join(join).await
         })
     }
@@ -289,14 +304,14 @@ impl Session for Cuttable<dyn Session> {
 
     fn fetch(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, StoreError>> {
         Box::pin(async {
-            self.0.pass().await?;
+            self.0.travel().await?;
             self.1.fetch().await
         })
     }
 
     fn finish(&mut self, finish: Finish) -> BoxFuture<'_, Result<Finished, StoreError>> {
         Box::pin(async {
-            self.0.pass().await?;
+            self.0.travel().await?;
             self.1.finish(finish).await
         })
     }
@@ -306,7 +321,7 @@ impl Session for Cuttable<dyn Session> {
         flight: tower_singleflight::FlightRef,
     ) -> BoxFuture<'_, Result<Abandoned, StoreError>> {
         Box::pin(async move {
-            self.0.pass().await?;
+            self.0.travel().await?;
             self.1.abandon(flight).await
         })
     }
