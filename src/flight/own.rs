@@ -138,8 +138,9 @@ impl Driver {
             };
             match event {
                 Event::Ended(end) if lease.stands() => return Outcome::Ran(end),
-                // What the run had for its own caller alone is there all the same.
                 Event::Ended(end) => {
+                    // What the run had for its own caller alone is there all the same.
+                    self.flight.stir();
                     let lost = lease.end().unwrap_or(LeaseEnd::Silence);
                     return if self.may_go_on_alone(lost, own) {
                         guard.detach();

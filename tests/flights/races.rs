@@ -2,9 +2,39 @@
 
 use std::{sync::Arc, time::Duration};
 
+use http::HeaderValue;
+use tokio::sync::Notify;
 use tower_singleflight::{Config, MemoryStore};
 
 use crate::rig::*;
+
+/// The handler blocks the thread for longer than the lease, and with it the keeper
+/// of a store in memory. Its own caller has its answer all the same, and at once.
+#[tokio::test]
+async fn a_caller_whose_run_ended_as_its_lease_did_hears_of_it_at_once() {
+    let (counts, second_may_end) = (Arc::<Counts>::default(), Arc::<Notify>::default());
+    let may_end = Arc::clone(&second_may_end);
+    let inner = inner(&counts, move |nth| {
+        let may_end = Arc::clone(&may_end);
+        async move {
+            if nth == 0 {
+                std::thread::sleep(ms(120));
+            } else {
+                may_end.notified().await;
+            }
+            let mut response = answer(format!("run {nth}"));
+            response.headers_mut().insert("cache-control", HeaderValue::from_static("no-store"));
+            response
+        }
+    });
+    let config = Config::builder().lease(ms(100)).build().unwrap();
+    let node = Node::new(MemoryStore::new(), &inner, config);
+    let [first, second] = [(); 2].map(|()| node.call("/a"));
+    let first = tokio::time::timeout(ms(5000), first).await.expect("an answer at once");
+    assert_eq!(first.text(), "run 0");
+    second_may_end.notify_one();
+    assert_eq!(second.await.text(), "run 1");
+}
 
 struct Bomb(bool);
 
