@@ -137,7 +137,7 @@ impl Driver {
                 end = guard.run() => Event::Ended(end),
             };
             match event {
-                Event::Ended(end) if lease.stands() => return Outcome::Ran(end),
+                Event::Ended(end) if lease.conclude() => return Outcome::Ran(end),
                 Event::Ended(end) => {
                     // What the run had for its own caller alone is there all the same.
                     self.flight.stir();

@@ -36,6 +36,8 @@ pub(crate) enum LeaseEnd {
 }
 
 const HELD: u8 = 0;
+/// Beyond all of [`ENDS`].
+const CONCLUDED: u8 = u8::MAX;
 const ENDS: [LeaseEnd; 4] =
     [LeaseEnd::Superseded, LeaseEnd::Missing, LeaseEnd::Silence, LeaseEnd::HardTimeout];
 
@@ -74,7 +76,7 @@ impl Lease {
 
     pub(crate) fn end(&self) -> Option<LeaseEnd> {
         match self.end.load(Ordering::Acquire) {
-            HELD => None,
+            HELD | CONCLUDED => None,
             end => ENDS.get(usize::from(end - 1)).copied(),
         }
     }
@@ -101,11 +103,27 @@ impl Lease {
         }
     }
 
-    /// Ends the lease; the first reason stands.
-    pub(super) fn finish(&self, end: LeaseEnd) {
+    /// Ends the lease; the first reason stands. True where this is it.
+    pub(super) fn finish(&self, end: LeaseEnd) -> bool {
         let code = ENDS.iter().position(|known| *known == end).map_or(HELD, |at| at as u8 + 1);
-        let _ = self.end.compare_exchange(HELD, code, Ordering::AcqRel, Ordering::Acquire);
+        let first = self.leave_held(code);
         self.changed.notify_one();
+        first
+    }
+
+    /// The run has ended, and the store is yet to hear of it: from now on only the
+    /// clock ends the lease. False where it has ended before.
+    pub(crate) fn conclude(&self) -> bool {
+        self.leave_held(CONCLUDED) && self.stands()
+    }
+
+    fn leave_held(&self, code: u8) -> bool {
+        self.end.compare_exchange(HELD, code, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Whether its run goes on under it.
+    pub(super) fn is_held(&self) -> bool {
+        self.end.load(Ordering::Acquire) == HELD
     }
 
     /// Waits for the next thing the driver must look at. Cancel-safe.

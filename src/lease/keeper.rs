@@ -182,7 +182,9 @@ impl Keeper {
                 post.due = None;
                 continue;
             }
-            lease.finish(LeaseEnd::HardTimeout);
+            if !lease.finish(LeaseEnd::HardTimeout) {
+                continue;
+            }
             let FlightRef { token, id: flight } = lease.flight();
             let (key, status) = (post.key, EndStatus::TimedOut);
             let beat = Beat::Release { key, flight, token: Some(token), status };
@@ -257,7 +259,7 @@ impl Post {
 
     fn expiry(&self) -> Option<Instant> {
         match &self.duty {
-            Duty::Lease { lease, hard_deadline } if lease.end().is_none() => {
+            Duty::Lease { lease, hard_deadline } if lease.is_held() => {
                 Some(lease.deadline().min(*hard_deadline))
             }
             _ => None,

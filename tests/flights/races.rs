@@ -8,6 +8,24 @@ use tower_singleflight::{Config, MemoryStore};
 
 use crate::rig::*;
 
+/// `finish` is on its way when the time limit passes: the run was in time.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_ended_in_time_is_no_timeout() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let line = Line::new(&store);
+    line.slow(ms(20));
+    let config = Config::builder().hard_timeout(ms(1000)).build().unwrap();
+    let inner = slow(&counts, ms(990));
+    let a = Node::new(line, &inner, config.clone());
+    let b = Node::new(store, &inner, config);
+    let owner = a.call("/a");
+    until(|| counts.calls() == 1).await;
+    let follower = b.call("/a");
+    assert_eq!(owner.await.text(), "run 0");
+    assert_eq!(follower.await.text(), "run 0");
+    assert_eq!(counts.calls(), 1);
+}
+
 /// The handler blocks the thread for longer than the lease, and with it the keeper
 /// of a store in memory. Its own caller has its answer all the same, and at once.
 #[tokio::test]
