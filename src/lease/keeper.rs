@@ -183,6 +183,8 @@ impl Keeper {
                 continue;
             }
             if !lease.finish(LeaseEnd::HardTimeout) {
+                // In time, but its driver does not come to say so: the lease runs out.
+                post.due = None;
                 continue;
             }
             let FlightRef { token, id: flight } = lease.flight();
@@ -235,6 +237,7 @@ impl Keeper {
             return;
         };
         match reply {
+            Err(_) if post.is_over() => {}
             Err(_) => {
                 // The first miss is tried again at once, the next ones each beat.
                 post.due = Some(if post.missed == 0 { now } else { sent + terms.beat });
@@ -262,8 +265,16 @@ impl Post {
             Duty::Lease { lease, hard_deadline } if lease.is_held() => {
                 Some(lease.deadline().min(*hard_deadline))
             }
+            Duty::Lease { lease, hard_deadline } if lease.end().is_none() => {
+                self.due.map(|_| *hard_deadline)
+            }
             _ => None,
         }
+    }
+
+    /// Whether it is about a lease that has ended.
+    fn is_over(&self) -> bool {
+        matches!(&self.duty, Duty::Lease { lease, .. } if lease.end().is_some())
     }
 
     fn beat(&self, terms: &Terms) -> Beat {

@@ -213,3 +213,28 @@ async fn a_watch_goes_on_while_the_flight_does() {
     assert!(matches!(seen.try_recv(), Ok(Joined::Lapsed)));
     assert_eq!(rig.next(), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_ended_is_no_timeout_and_is_not_renewed_for_ever() {
+    let mut rig = Rig::new();
+    let (lease, place) = rig.hold(0);
+    assert!(lease.conclude());
+    for ms in (1000..20_000).step_by(1000) {
+        assert_eq!(rig.sent(ms), [place]);
+        rig.answer(place, ms, ms, renewed());
+    }
+    assert!(rig.sent(20_000).is_empty());
+    assert_eq!((lease.end(), rig.next(), rig.keeper.has_errands()), (None, None, false));
+}
+
+/// A late error must not renew what was given up.
+#[tokio::test(start_paused = true)]
+async fn an_error_after_the_end_asks_for_nothing_more() {
+    let mut rig = Rig::new();
+    let (lease, place) = rig.hold(0);
+    assert_eq!(rig.sent(2400), [place]);
+    rig.keeper.expire(rig.at(2500));
+    assert_eq!(lease.end(), Some(LeaseEnd::Silence));
+    rig.answer(place, 2400, 2600, no_answer());
+    assert_eq!(rig.next(), None);
+}
