@@ -206,7 +206,7 @@ impl Driver {
     }
 
     async fn attend_without_lease(&mut self, guard: &mut OwnerGuard) -> Outcome {
-        let limit = pin!(tokio::time::sleep(self.core.config.hard_timeout));
+        let limit = pin!(tokio::time::sleep_until(guard.limit()));
         tokio::select! {
             biased;
             end = guard.run() => Outcome::Ran(end),
@@ -302,7 +302,7 @@ impl Driver {
     /// Single flight inside this process only.
     pub(super) async fn run_without_store(&mut self) -> Next {
         loop {
-            let guard = OwnerGuard::without_lease();
+            let guard = OwnerGuard::without_lease(&self.core.keeper);
             match self.own(guard).await {
                 Next::Elect => {}
                 Next::Over => return Next::Over,

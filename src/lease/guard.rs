@@ -20,6 +20,8 @@ pub(crate) struct OwnerGuard {
     // must not be free while the run can still do something.
     run: Option<BoxFuture<'static, RunEnd>>,
     held: Option<Held>,
+    /// When the run is over its time limit, with a lease or without.
+    limit: Instant,
 }
 
 /// Dropped, it ends the heartbeat and lets the lease go.
@@ -40,7 +42,8 @@ impl OwnerGuard {
         flight: FlightRef,
         asked: Instant,
     ) -> Self {
-        Self { run: None, held: Some(Held::new(keeper, key, flight, asked)) }
+        let limit = Instant::now() + keeper.terms().hard_timeout;
+        Self { run: None, held: Some(Held::new(keeper, key, flight, asked, limit)), limit }
     }
 
     /// Goes on under a new lease; the old one is gone in the store.
@@ -52,12 +55,18 @@ impl OwnerGuard {
         asked: Instant,
     ) {
         self.told();
-        self.held = Some(Held::new(keeper, key, flight, asked));
+        self.held = Some(Held::new(keeper, key, flight, asked, self.limit));
     }
 
     /// A guard for a run without a lease.
-    pub(crate) fn without_lease() -> Self {
-        Self { run: None, held: None }
+    pub(crate) fn without_lease(keeper: &KeeperHandle) -> Self {
+        let limit = Instant::now() + keeper.terms().hard_timeout;
+        Self { run: None, held: None, limit }
+    }
+
+    /// When the run is over its time limit.
+    pub(crate) fn limit(&self) -> Instant {
+        self.limit
     }
 
     /// Drops the run; the lease is kept.
@@ -110,9 +119,15 @@ impl OwnerGuard {
 }
 
 impl Held {
-    fn new(keeper: &Arc<KeeperHandle>, key: KeyDigest, flight: FlightRef, asked: Instant) -> Self {
+    fn new(
+        keeper: &Arc<KeeperHandle>,
+        key: KeyDigest,
+        flight: FlightRef,
+        asked: Instant,
+        limit: Instant,
+    ) -> Self {
         let lease = Arc::new(Lease::new(flight, asked, keeper.terms().stands()));
-        let place = keeper.with(|state, now| state.hold(key, Arc::clone(&lease), asked, now));
+        let place = keeper.with(|state, _| state.hold(key, Arc::clone(&lease), asked, limit));
         Self { key, lease, keeper: Arc::clone(keeper), place, told: false }
     }
 }

@@ -99,15 +99,15 @@ impl Keeper {
         Place { at, serial }
     }
 
-    /// Keeps this lease, which was asked for at `asked`, from now on.
+    /// Keeps this lease, which was asked for at `asked`, until its run is over its
+    /// time limit.
     pub(crate) fn hold(
         &mut self,
         key: KeyDigest,
         lease: Arc<Lease>,
         asked: Instant,
-        now: Instant,
+        hard_deadline: Instant,
     ) -> Place {
-        let hard_deadline = now + self.terms.hard_timeout;
         self.post(key, Duty::Lease { lease, hard_deadline }, asked + self.terms.beat)
     }
 

@@ -26,7 +26,8 @@ impl Rig {
     fn hold(&mut self, ms: u64) -> (Arc<Lease>, Place) {
         let flight = FlightRef { token: 7, id: FlightId::random() };
         let lease = Arc::new(Lease::new(flight, self.at(ms), TERMS.stands()));
-        let place = self.keeper.hold(key(), Arc::clone(&lease), self.at(ms), self.at(ms));
+        let limit = self.at(ms) + TERMS.hard_timeout;
+        let place = self.keeper.hold(key(), Arc::clone(&lease), self.at(ms), limit);
         (lease, place)
     }
 

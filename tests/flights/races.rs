@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::HeaderValue;
 use tokio::sync::Notify;
-use tower_singleflight::{Config, MemoryStore};
+use tower_singleflight::{Config, FailureKind, MemoryStore};
 
 use crate::rig::*;
 
@@ -24,6 +24,21 @@ async fn a_run_that_ended_in_time_is_no_timeout() {
     assert_eq!(owner.await.text(), "run 0");
     assert_eq!(follower.await.text(), "run 0");
     assert_eq!(counts.calls(), 1);
+}
+
+/// A run has one time limit, with a lease and without.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_lost_its_lease_has_the_same_time_limit() {
+    let counts = Arc::<Counts>::default();
+    let line = Line::new(&MemoryStore::new());
+    let config = Config::builder().hard_timeout(ms(4000)).build().unwrap();
+    let a = Node::new(line.clone(), &slow(&counts, ms(60_000)), config);
+    let owner = a.call("/a");
+    until(|| counts.calls() == 1).await;
+    line.cut();
+    let answer = owner.await;
+    assert_eq!(answer.kind(), Some(FailureKind::OwnerTimedOut));
+    assert!(answer.took <= ms(4010), "{:?}", answer.took);
 }
 
 /// The handler blocks the thread for longer than the lease, and with it the keeper
