@@ -43,6 +43,8 @@ struct Driver {
     known: u64,
     /// Runs of this process that ended in an error or a timeout.
     failed_runs: u32,
+    /// Leases that were granted too late to be used.
+    late_grants: u32,
     /// Whether this driver has followed: owning is a takeover then.
     followed: bool,
     /// Whether its run was given up since the process is leaving.
@@ -57,6 +59,9 @@ enum Next {
     Over,
 }
 
+/// Grants that may come too late before the store counts as away.
+const LATE_GRANTS: u32 = 3;
+
 /// Runs of a flight that may fail before its callers do.
 const FAILED_RUNS: u32 = 2;
 
@@ -70,6 +75,7 @@ impl Driver {
             waiter: WaiterId::random(),
             known: 0,
             failed_runs: 0,
+            late_grants: 0,
             followed: false,
             gave_up: false,
         }
@@ -123,7 +129,12 @@ impl Driver {
             if !guard.stands() {
                 // The answer was so late that the lease may be over: not begun.
                 drop(guard);
-                return Ok(Next::Elect);
+                self.late_grants += 1;
+                if self.late_grants < LATE_GRANTS {
+                    return Ok(Next::Elect);
+                }
+                let why = "the store answers later than a lease stands";
+                return Err(StoreError::new(StoreErrorKind::TimedOut, why));
             }
             if self.followed {
                 self.core.counts.takeovers();

@@ -97,3 +97,16 @@ async fn a_run_that_panics_when_it_is_dropped_keeps_no_lease() {
     assert_eq!(answer.text(), "run 1");
     assert!(answer.took <= ms(10_500), "{:?}", answer.took);
 }
+
+/// Answers that always come later than the lease stands: the callers share a run
+/// within the process, as where the store is away.
+#[tokio::test(start_paused = true)]
+async fn a_store_slower_than_the_lease_fails_no_request() {
+    let counts = Arc::<Counts>::default();
+    let line = Line::new(&MemoryStore::new());
+    line.slow(ms(100));
+    let config = Config::builder().lease(ms(100)).build().unwrap();
+    let node = Node::new(line, &slow(&counts, ms(50)), config);
+    let answer = tokio::time::timeout(ms(10_000), node.call("/a")).await.expect("an answer");
+    assert_eq!(answer.text(), "run 0");
+}
