@@ -82,7 +82,7 @@ impl Driver {
     }
 
     async fn run(mut self) {
-        self.flight.predecessor_settled().await;
+        self.flight.predecessor_settled(self.core.config.lease).await;
         if let Err(error) = self.core.keeper.ensure_running() {
             tracing::error!(%error, "no keeper can be started: flights are shared in this process only");
             self.run_without_store().await;

@@ -306,16 +306,21 @@ impl Flight {
         self.table.moved.notify_waiters();
     }
 
-    /// Waits until the key's flight before this one has settled.
-    pub(crate) async fn predecessor_settled(&self) {
+    /// Waits until the key's flight before this one has settled; not longer than
+    /// `limit`, since the runtime that it ends on may rest.
+    pub(crate) async fn predecessor_settled(&self, limit: Duration) {
         let Some(before) = lock(&self.before).take() else { return };
-        loop {
-            let settling = before.settling.notified();
-            if before.settled.load(Ordering::Acquire) {
-                return;
+        let settled = async {
+            loop {
+                let settling = before.settling.notified();
+                if before.settled.load(Ordering::Acquire) {
+                    return;
+                }
+                settling.await;
             }
-            settling.await;
-        }
+        };
+        // Settled or not: what the store knows by then is followed.
+        let _ = tokio::time::timeout(limit, settled).await;
     }
 
     fn leave(&self, place: usize) {

@@ -110,3 +110,19 @@ async fn a_store_slower_than_the_lease_fails_no_request() {
     let answer = tokio::time::timeout(ms(10_000), node.call("/a")).await.expect("an answer");
     assert_eq!(answer.text(), "run 0");
 }
+
+/// It is not shut down, but nobody polls what runs on it, either.
+#[test]
+fn a_flight_that_ends_on_a_resting_runtime_holds_up_no_other() {
+    let counts = Arc::<Counts>::default();
+    let line = Line::new(&MemoryStore::new());
+    line.slow(ms(20));
+    let config = Config::builder().lease(ms(300)).build().unwrap();
+    let node = Node::new(line, &slow(&counts, ms(10)), config);
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (resting, other) = (runtime(), runtime());
+    assert_eq!(resting.block_on(async { node.call("/a").await }).text(), "run 0");
+    assert_eq!(node.in_air(), 1, "the store is not told yet");
+    let answer = other.block_on(async { tokio::time::timeout(ms(5000), node.call("/a")).await });
+    assert_eq!(answer.expect("an answer").text(), "run 1");
+}
