@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::{core::Core, flights::FlightPhase};
+use crate::core::Core;
 
 /// Whether a process takes leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,21 +49,20 @@ impl Drain {
 pub(crate) async fn drain(core: &Core, grace: Duration) {
     core.drain.set(Standing::Draining);
     // Over or not: what is left is given up.
-    let _ = tokio::time::timeout(grace, no_lease_held(core)).await;
+    let _ = tokio::time::timeout(grace, no_lease(core)).await;
     core.drain.set(Standing::Drained);
     let handed_over = async {
-        no_lease_held(core).await;
+        no_lease(core).await;
         core.keeper.quiet().await;
     };
     // A store that is away does not hear it; the leases then end by themselves.
     let _ = tokio::time::timeout(core.config.lease(), handed_over).await;
 }
 
-async fn no_lease_held(core: &Core) {
-    let held = |phase| matches!(phase, FlightPhase::Owning | FlightPhase::Ending);
+async fn no_lease(core: &Core) {
     loop {
         let moved = core.flights.moved();
-        if !core.flights.list().iter().any(|flight| held(flight.info().phase)) {
+        if !core.flights.list().iter().any(|flight| flight.is_committed()) {
             return;
         }
         moved.await;

@@ -110,7 +110,13 @@ impl Driver {
 
     /// One round: asks the store, and does what it says.
     async fn elect(&mut self) -> Result<Next, StoreError> {
-        let join = self.join(self.core.drain.standing() != Standing::Open);
+        // Said before the look, so that a drain sees the one or the other.
+        self.flight.set_asking(true);
+        let look_only = self.core.drain.standing() != Standing::Open;
+        if look_only {
+            self.flight.set_asking(false);
+        }
+        let join = self.join(look_only);
         let asked = Instant::now();
         let joined = match self.session.join(join.clone()).await {
             Ok(joined) => joined,
@@ -119,6 +125,7 @@ impl Driver {
                 if error.kind() != StoreErrorKind::Open {
                     self.core.keeper.forget(self.flight.key(), join.flight, self.waiter);
                 }
+                self.flight.set_asking(false);
                 return Err(error);
             }
         };
@@ -141,6 +148,7 @@ impl Driver {
             }
             return Ok(self.own(guard).await);
         }
+        self.flight.set_asking(false);
         if let Joined::Follow { flight, left, rank } = joined {
             self.know(flight.token);
             return self.follow(join, flight, left, rank).await;

@@ -112,7 +112,10 @@ pub(crate) struct Flight {
     orphaned: AtomicBool,
     settled: AtomicBool,
     settling: Notify,
+    /// Kept until it has settled.
     before: Mutex<Option<Arc<Flight>>>,
+    /// A lease is being asked for.
+    asking: AtomicBool,
     since: Instant,
     position: Position,
 }
@@ -146,6 +149,7 @@ impl Flight {
             settled: AtomicBool::new(false),
             settling: Notify::new(),
             before: Mutex::new(before),
+            asking: AtomicBool::new(false),
             since: Instant::now(),
             position: Position::default(),
         })
@@ -184,7 +188,23 @@ impl Flight {
     /// Says where the driver is, under which token if it knows one.
     pub(crate) fn at(&self, phase: FlightPhase, token: u64) {
         self.position.set(phase, token);
+        self.set_asking(false);
+    }
+
+    /// Says whether a lease is being asked for. Ends with the next phase, too.
+    pub(crate) fn set_asking(&self, asking: bool) {
+        self.asking.store(asking, Ordering::Release);
         self.table.moved.notify_waiters();
+    }
+
+    /// Whether this flight, or the one before it, holds a lease or may get one.
+    pub(crate) fn is_committed(&self) -> bool {
+        let (phase, _) = self.position.get();
+        matches!(phase, FlightPhase::Owning | FlightPhase::Ending)
+            || self.asking.load(Ordering::Acquire)
+            || lock(&self.before).as_ref().is_some_and(|before| {
+                !before.settled.load(Ordering::Acquire) && before.is_committed()
+            })
     }
 
     pub(crate) fn verdict(&self) -> Option<&Verdict> {
@@ -273,6 +293,7 @@ impl Flight {
     /// Its driver is gone without a verdict: the runtime that it ran on shut down,
     /// or it panicked. One of the callers drives it on.
     pub(crate) fn orphan(&self) {
+        self.set_asking(false);
         self.orphaned.store(true, Ordering::Release);
         if self.close_if_vacant() {
             self.settle();
@@ -309,7 +330,7 @@ impl Flight {
     /// Waits until the key's flight before this one has settled; not longer than
     /// `limit`, since the runtime that it ends on may rest.
     pub(crate) async fn predecessor_settled(&self, limit: Duration) {
-        let Some(before) = lock(&self.before).take() else { return };
+        let Some(before) = lock(&self.before).clone() else { return };
         let settled = async {
             loop {
                 let settling = before.settling.notified();
@@ -321,6 +342,8 @@ impl Flight {
         };
         // Settled or not: what the store knows by then is followed.
         let _ = tokio::time::timeout(limit, settled).await;
+        *lock(&self.before) = None;
+        self.table.moved.notify_waiters();
     }
 
     fn leave(&self, place: usize) {

@@ -2,9 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::poll;
 use http::HeaderValue;
 use tokio::sync::Notify;
-use tower_singleflight::{Config, FailureKind, MemoryStore};
+use tower_singleflight::{Config, FailureKind, FlightPhase, MemoryStore};
 
 use crate::rig::*;
 
@@ -109,6 +110,39 @@ async fn a_store_slower_than_the_lease_fails_no_request() {
     let node = Node::new(line, &slow(&counts, ms(50)), config);
     let answer = tokio::time::timeout(ms(10_000), node.call("/a")).await.expect("an answer");
     assert_eq!(answer.text(), "run 0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn q4_a_drain_waits_for_a_lease_that_is_being_asked_for() {
+    let counts = Arc::<Counts>::default();
+    let line = Line::new(&MemoryStore::new());
+    line.slow(ms(50));
+    let node = Node::new(line, &slow(&counts, ms(300)), Config::default());
+    let owner = node.call("/a");
+    until(|| node.in_air() == 1).await;
+    node.layer.drain(ms(1000)).await;
+    assert_eq!(owner.await.text(), "run 0");
+    assert!(counts.tokens.lock().unwrap()[0].is_some());
+}
+
+/// The next caller's flight has taken its place in the table.
+#[tokio::test(start_paused = true)]
+async fn q4_a_drain_waits_for_an_end_that_is_on_its_way() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let line = Line::new(&store);
+    line.slow(ms(100));
+    let inner = slow(&counts, ms(300));
+    let a = Node::new(line, &inner, Config::default());
+    let b = Node::new(store, &inner, Config::default());
+    let owner = a.call("/a");
+    until(|| counts.calls() == 1).await;
+    let mut follower = b.call("/a");
+    assert_eq!(owner.await.text(), "run 0");
+    let _next = a.call("/a");
+    until(|| a.layer.flights()[0].phase == FlightPhase::Joining).await;
+    a.layer.drain(ms(1000)).await;
+    tokio::task::yield_now().await;
+    assert!(poll!(&mut follower).is_ready(), "the store has heard of the end");
 }
 
 /// It is not shut down, but nobody polls what runs on it, either.
