@@ -40,6 +40,7 @@ impl Driver {
         self.flight.at(FlightPhase::Following, flight.token);
         let watched = Join { known: self.known, look_only: true, ..join };
         let mut watch = WatchGuard::new(&self.core.keeper, self.flight.key(), watched);
+        self.see_to_keeper();
         let mut due = Instant::now() + left;
         loop {
             let step = tokio::select! {
@@ -52,7 +53,9 @@ impl Driver {
                     continue;
                 }
                 pushed = self.session.pushed() => Step::from_push(pushed, flight),
-                joined = watch.seen() => Step::from_look(joined, flight),
+                joined = watch.seen() => {
+                    joined.map_or(Step::Elect, |joined| Step::from_look(joined, flight))
+                }
                 () = tokio::time::sleep_until(due) => Step::TakeOver,
             };
             match step {

@@ -83,8 +83,7 @@ impl Driver {
 
     async fn run(mut self) {
         self.flight.predecessor_settled(self.core.config.lease).await;
-        if let Err(error) = self.core.keeper.ensure_running() {
-            tracing::error!(%error, "no keeper can be started: flights are shared in this process only");
+        if !self.see_to_keeper() {
             self.run_without_store().await;
             return;
         }
@@ -106,6 +105,15 @@ impl Driver {
                 return;
             }
         }
+    }
+
+    /// Sees to it that the keeper runs, also where the runtime that it ran on has gone.
+    fn see_to_keeper(&self) -> bool {
+        let running = self.core.keeper.ensure_running();
+        if let Err(error) = &running {
+            tracing::error!(%error, "no keeper can be started");
+        }
+        running.is_ok()
     }
 
     /// One round: asks the store, and does what it says.

@@ -127,6 +127,7 @@ impl Driver {
             let Some(lease) = guard.lease().cloned() else {
                 return self.attend_without_lease(guard).await;
             };
+            self.see_to_keeper();
             let vacant = self.flight.is_vacant();
             lease.set_attentive(vacant);
             let event = tokio::select! {

@@ -103,6 +103,11 @@ impl Lease {
         }
     }
 
+    /// Makes the driver look.
+    pub(super) fn call(&self) {
+        self.changed.notify_one();
+    }
+
     /// Ends the lease; the first reason stands. True where this is it.
     pub(super) fn finish(&self, end: LeaseEnd) -> bool {
         let code = ENDS.iter().position(|known| *known == end).map_or(HELD, |at| at as u8 + 1);

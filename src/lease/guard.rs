@@ -170,12 +170,10 @@ impl WatchGuard {
         Self { key, waiter, keeper: Arc::clone(keeper), place, seen }
     }
 
-    /// What the next look found. Cancel-safe. Pends once watching has ended.
-    pub(crate) async fn seen(&mut self) -> Joined {
-        match self.seen.recv().await {
-            Some(joined) => joined,
-            None => std::future::pending().await,
-        }
+    /// What the next look found. Cancel-safe. Pends once the flight has ended;
+    /// `None` where the keeper is gone and the watch with it.
+    pub(crate) async fn seen(&mut self) -> Option<Joined> {
+        self.seen.recv().await
     }
 
     /// Takes the waiter's mark away, for one who leaves before the end.

@@ -151,13 +151,14 @@ impl fmt::Debug for KeeperHandle {
     }
 }
 
-/// Says that the keeper runs; when its runtime goes away, the next lease starts
-/// another.
+/// Says that the keeper runs; when its runtime goes away, whoever relies on it
+/// starts another.
 struct Running(Arc<Shared>);
 
 impl Drop for Running {
     fn drop(&mut self) {
         self.0.running.store(false, Ordering::Release);
+        self.0.desk().keeper.desert(Instant::now());
     }
 }
 

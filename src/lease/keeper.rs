@@ -153,6 +153,21 @@ impl Keeper {
         self.posts.iter().any(|(_, post)| matches!(post.duty, Duty::Errand { .. }))
     }
 
+    /// Nobody drives the keeper any more: what was on its way is due again, and
+    /// whoever relies on it is woken to start another. A watch ends with it.
+    pub(crate) fn desert(&mut self, now: Instant) {
+        self.posts.retain(|_, post| {
+            match &post.duty {
+                Duty::Watch { .. } => return false,
+                Duty::Lease { lease, .. } if lease.end().is_some() => return true,
+                Duty::Lease { lease, .. } => lease.call(),
+                Duty::Errand { .. } => {}
+            }
+            post.due.get_or_insert(now);
+            true
+        });
+    }
+
     /// The earliest due time of what was posted since the last call.
     pub(crate) fn take_posted(&mut self) -> Option<Instant> {
         self.posted.take()

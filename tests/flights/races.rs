@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::poll;
+use futures_util::{future::join_all, poll};
 use http::HeaderValue;
 use tokio::sync::Notify;
 use tower_singleflight::{Config, FailureKind, FlightPhase, MemoryStore};
@@ -143,6 +143,29 @@ async fn q4_a_drain_waits_for_an_end_that_is_on_its_way() {
     a.layer.drain(ms(1000)).await;
     tokio::task::yield_now().await;
     assert!(poll!(&mut follower).is_ready(), "the store has heard of the end");
+}
+
+/// The keeper of a store in memory lives on the runtime of the first flight.
+#[test]
+fn c5_the_keepers_runtime_goes_away() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let inner = slow(&counts, ms(1500));
+    let config = Config::builder().lease(ms(600)).build().unwrap();
+    let [a, b] = [(); 2].map(|()| Node::new(store.clone(), &inner, config.clone()));
+    let runtime = || tokio::runtime::Runtime::new().unwrap();
+    let (doomed, other) = (runtime(), runtime());
+    doomed.block_on(async { join_all([a.call("/0"), b.call("/1")]).await });
+    other.block_on(async {
+        let callers: Vec<_> = (0..4).map(|nth| [&a, &b][nth % 2].call("/a")).collect();
+        while counts.calls() < 3 || a.in_air() + b.in_air() < 2 {
+            tokio::task::yield_now().await;
+        }
+        doomed.shutdown_background();
+        for answer in join_all(callers).await {
+            assert_eq!(answer.text(), "run 2");
+        }
+    });
+    assert_eq!(counts.calls(), 3);
 }
 
 /// It is not shut down, but nobody polls what runs on it, either.
