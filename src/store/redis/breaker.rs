@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 const FAILURES: u32 = 3;
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// A probe that says nothing for so long is gone, with the runtime it was on.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Open after three failures in a row; then one probe at a time.
 #[derive(Debug, Default)]
@@ -14,8 +16,14 @@ pub(super) struct Breaker {
 
 #[derive(Debug)]
 enum State {
-    Closed { failures: u32 },
-    Open { until: Instant, wait: Duration, probing: bool },
+    Closed {
+        failures: u32,
+    },
+    /// The next probe may go at `until`.
+    Open {
+        until: Instant,
+        wait: Duration,
+    },
 }
 
 impl Default for State {
@@ -43,8 +51,8 @@ impl Breaker {
     pub(super) fn admit(&mut self, now: Instant) -> Admission {
         match &mut self.state {
             State::Closed { .. } => Admission::Pass,
-            State::Open { until, probing, .. } if !*probing && now >= *until => {
-                *probing = true;
+            State::Open { until, .. } if now >= *until => {
+                *until = now + PATIENCE;
                 Admission::Probe
             }
             State::Open { .. } => Admission::Refused,
@@ -68,14 +76,13 @@ impl Breaker {
                     return false;
                 }
                 let until = now + FIRST_WAIT;
-                self.state = State::Open { until, wait: FIRST_WAIT, probing: false };
+                self.state = State::Open { until, wait: FIRST_WAIT };
                 true
             }
-            State::Open { until, wait, probing } => {
+            State::Open { until, wait } => {
                 if probe {
                     *wait = (*wait * 2).min(LONGEST_WAIT);
                     *until = now + *wait;
-                    *probing = false;
                 }
                 false
             }
@@ -83,9 +90,9 @@ impl Breaker {
     }
 
     /// The probe was dropped before it knew: the next one may go at once.
-    pub(super) fn forgo(&mut self) {
-        if let State::Open { probing, .. } = &mut self.state {
-            *probing = false;
+    pub(super) fn forgo(&mut self, now: Instant) {
+        if let State::Open { until, .. } = &mut self.state {
+            *until = now;
         }
     }
 }
@@ -141,7 +148,17 @@ mod tests {
         let mut breaker = opened(now);
         now += Duration::from_millis(200);
         assert_eq!(breaker.admit(now), Admission::Probe);
-        breaker.forgo();
+        breaker.forgo(now);
         assert_eq!(breaker.admit(now), Admission::Probe);
+    }
+    /// Its runtime went away before it was ever polled, or rests.
+    #[test]
+    fn a_probe_that_never_comes_back_makes_way_after_a_while() {
+        let start = Instant::now();
+        let (mut breaker, now) = (opened(start), start + FIRST_WAIT);
+        assert_eq!(breaker.admit(now), Admission::Probe);
+        assert_eq!(breaker.admit(now + PATIENCE - Duration::from_millis(1)), Admission::Refused);
+        assert_eq!(breaker.admit(now + PATIENCE), Admission::Probe);
+        assert_eq!(breaker.admit(now + PATIENCE), Admission::Refused);
     }
 }

@@ -108,7 +108,7 @@ struct Forgo<'a> {
 impl Drop for Forgo<'_> {
     fn drop(&mut self) {
         if self.armed {
-            self.gate.breaker().forgo();
+            self.gate.breaker().forgo(Instant::now());
         }
     }
 }
