@@ -776,3 +776,25 @@ async fn a_pool_of_the_application_is_used() {
     assert_eq!(pushed_end(&mut *other).await.0, flight);
     assert!(server.lines(&["KEYS", "*"]).iter().all(|key| key.starts_with("mine:")));
 }
+
+/// Numbers that a script cannot count on are none: written by hand, by another
+/// program, or damaged.
+#[tokio::test]
+async fn numbers_beyond_counting_harm_no_key() {
+    for number in ["9007199254740993", "9999999999999999"] {
+        let server = RedisServer::start();
+        server.command(&["SET", "ai:flight:owner-seq", number]);
+        let store = RedisStore::connect(&server.unix_url()).await.unwrap();
+        let (mut a, mut b) = (store.session(key(1)), store.session(key(1)));
+        let flight = own(&mut *a, &fresh()).await;
+        assert_eq!(follow(&mut *b, &fresh()).await, flight);
+        assert_eq!(a.finish(done(flight, Some(b"a"))).await.unwrap(), Finished::Accepted);
+
+        let meta = format!("ai:flight:meta:{{{}}}", key(1));
+        server.command(&["HSET", &meta, "ownerToken", number]);
+        let known = Join { known: flight.token, ..fresh() };
+        let next = own(&mut *b, &known).await;
+        assert!(next.token > flight.token, "{next:?} after {flight:?}");
+        assert_eq!(follow(&mut *a, &fresh()).await, next);
+    }
+}

@@ -48,7 +48,8 @@ end
 local function grant(losses)
   local token = math.max(known + 1, now)
   local last_token = redis.call('TYPE', seq).ok == 'string' and redis.call('GET', seq) or '0'
-  if #last_token <= 16 and string.find(last_token, '^%d+$') then
+  if #last_token <= 16 and string.find(last_token, '^%d+$')
+    and tonumber(last_token) < LIMIT then
     token = math.max(token, last_token + 1)
   end
   local prev_token, prev_flight, prev_status, failures, joins = 0, '', '', 0, 0
@@ -63,6 +64,9 @@ local function grant(losses)
       failures = record.failures
     end
     joins = record.joins
+  end
+  if token >= LIMIT then
+    token = now
   end
   -- Refused where memory is full, with nothing written yet.
   redis.call('SET', seq, int(token))

@@ -17,6 +17,9 @@ local WORDS = {
   running = true, done = true, failed = true, timedout = true,
   private = true, toolarge = true, abandoned = true, lost = true,
 }
+-- Beyond some 16 digits a Lua number is not exact. No honest one comes near.
+local LIMIT = 9000000000000000
+
 local NUMBERS = {
   'ownerToken', 'leaseEnd', 'prevToken', 'failures', 'losses', 'joins', 'endedAt', 'markEnd',
 }
@@ -35,8 +38,7 @@ local function read(key)
   end
   for _, name in ipairs(NUMBERS) do
     local text = record[name] or ''
-    -- Beyond 16 digits a Lua number is not exact.
-    if #text > 16 or not string.find(text, '^%d+$') then
+    if #text > 16 or not string.find(text, '^%d+$') or tonumber(text) >= LIMIT then
       return nil
     end
     record[name] = tonumber(text)
