@@ -12,6 +12,10 @@ use support::{
     eventually,
     redis_server::{RedisServer, closed_port, silent_server},
 };
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
 use tower_singleflight::{
     FlightId, FlightRef, KeyDigest, RedisStore, Store, WaiterId,
     store::{
@@ -797,4 +801,45 @@ async fn numbers_beyond_counting_harm_no_key() {
         assert!(next.token > flight.token, "{next:?} after {flight:?}");
         assert_eq!(follow(&mut *a, &fresh()).await, next);
     }
+}
+
+/// A way to the server on which each answer takes this long.
+async fn far_away(server: u16, answers_take: Duration) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let server = TcpStream::connect(("127.0.0.1", server)).await.unwrap();
+            let (mut from_client, mut to_client) = client.into_split();
+            let (mut from_server, mut to_server) = server.into_split();
+            tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
+            tokio::spawn(async move {
+                let mut bytes = vec![0; 64 << 10];
+                while let Ok(read @ 1..) = from_server.read(&mut bytes).await {
+                    tokio::time::sleep(answers_take).await;
+                    if to_client.write_all(&bytes[..read]).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    url
+}
+
+/// To connect takes several answers, and with the first renewal longer than one
+/// operation may: it is gone on with, not begun anew.
+#[tokio::test]
+async fn the_keepers_line_comes_up_also_where_that_takes_long() {
+    let server = RedisServer::start();
+    let near = RedisStore::connect(&server.unix_url()).await.unwrap();
+    let flight = own(&mut *near.session(key(1)), &fresh()).await;
+    let far = far_away(server.port(), Duration::from_millis(150)).await;
+    let far = RedisStore::builder(far).connect_lazy().unwrap();
+    let mut line = far.heartbeat();
+    let mut replies = Vec::new();
+    for _ in 0..3 {
+        replies.extend(line.beat(&[renew(1, flight)]).await);
+    }
+    assert!(matches!(replies[1..], [Ok(_), Ok(_)]), "{replies:?}");
 }

@@ -15,15 +15,19 @@ const CHUNK: usize = 512;
 pub(super) struct RedisHeartbeat {
     shared: Arc<Shared>,
     connection: Option<Connection>,
+    /// A connection that is on its way, for longer than one beat waits if need be.
+    opening: Option<BoxFuture<'static, Result<Connection, StoreError>>>,
 }
 
 impl RedisHeartbeat {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, connection: None }
+        Self { shared, connection: None, opening: None }
     }
 
     async fn chunk(&mut self, calls: &[Call]) -> Result<Vec<Value>, StoreError> {
         let limit = self.shared.gate.limit();
+        let opened = tokio::time::timeout(limit, self.open()).await;
+        opened.unwrap_or_else(|_| Err(error::timed_out()))?;
         let result = tokio::time::timeout(limit, self.ask(calls)).await;
         let result = result.unwrap_or_else(|_| Err(error::timed_out()));
         match &result {
@@ -34,12 +38,31 @@ impl RedisHeartbeat {
         result
     }
 
+    /// Sees to it that there is a connection. Cancel-safe: an opening one is kept.
+    async fn open(&mut self) -> Result<(), StoreError> {
+        if self.connection.take_if(|connection| connection.is_broken()).is_some()
+            || self.connection.is_none()
+        {
+            let opening = self.opening.get_or_insert_with(|| {
+                let connector = self.shared.hub.connector.clone();
+                Box::pin(async move {
+                    let opened = Connection::open(&connector).await;
+                    opened.map_err(|error| connector.unreachable(&error))
+                })
+            });
+            let opened = opening.await;
+            self.opening = None;
+            self.connection = Some(opened?);
+        }
+        Ok(())
+    }
+
     async fn ask(&mut self, calls: &[Call]) -> Result<Vec<Value>, StoreError> {
-        let idle = self.connection.as_ref().is_some_and(|connection| !connection.is_broken());
         match self.send(calls).await {
             // It broke while it was idle: every operation may be sent again.
-            Err(error) if idle && error.kind() == StoreErrorKind::Disconnected => {
+            Err(error) if error.kind() == StoreErrorKind::Disconnected => {
                 self.connection = None;
+                self.open().await?;
                 self.send(calls).await
             }
             result => result,
@@ -48,14 +71,7 @@ impl RedisHeartbeat {
 
     async fn send(&mut self, calls: &[Call]) -> Result<Vec<Value>, StoreError> {
         let limit = self.shared.gate.limit();
-        let connection = match self.connection.take_if(|connection| !connection.is_broken()) {
-            Some(connection) => self.connection.insert(connection),
-            None => {
-                let connector = &self.shared.hub.connector;
-                let opened = Connection::open(connector).await;
-                self.connection.insert(opened.map_err(|error| connector.unreachable(&error))?)
-            }
-        };
+        let connection = self.connection.as_mut().ok_or_else(error::timed_out)?;
         let mut pipe = Pipeline::with_capacity(calls.len());
         for call in calls {
             pipe.add_command(call.by_hash());
