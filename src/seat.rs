@@ -140,7 +140,9 @@ where
     /// Takes this caller's part of the shared answer in `log`, if that came of its
     /// own request.
     pub(crate) fn take_extra(&self, log: &Arc<Log>) -> Option<C::Extra> {
-        match std::mem::replace(&mut *self.state(), State::Gone) {
+        // A request may run anything when it is dropped: not under the lock.
+        let left = std::mem::replace(&mut *self.state(), State::Gone);
+        match left {
             State::Answered(Own::Shared { log: own, extra }) if Arc::ptr_eq(&own, log) => {
                 Some(extra)
             }

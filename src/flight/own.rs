@@ -153,9 +153,12 @@ impl Driver {
                 Event::Drained => return Outcome::Drained,
                 Event::Vacated | Event::LeaseChanged => {}
             }
-            if let Some(lost) = lease.end() {
-                if lost == LeaseEnd::Missing && self.reclaim(guard).await {
-                    continue;
+            if let Some(mut lost) = lease.end() {
+                if lost == LeaseEnd::Missing {
+                    match self.reclaim(guard).await {
+                        Ok(()) => continue,
+                        Err(instead) => lost = instead,
+                    }
                 }
                 if !self.may_go_on_alone(lost, own) {
                     return Outcome::Lost(lost);
@@ -177,9 +180,9 @@ impl Driver {
         }
     }
 
-    /// Owns again, with the same run, where the store has lost the record. True when
-    /// the run goes on under a new lease.
-    async fn reclaim(&mut self, guard: &mut OwnerGuard) -> bool {
+    /// Owns again, with the same run, where the store has lost the record; or says
+    /// what became of the lease.
+    async fn reclaim(&mut self, guard: &mut OwnerGuard) -> Result<(), LeaseEnd> {
         let join = self.join(false);
         let asked = Instant::now();
         match self.session.join(join.clone()).await {
@@ -187,12 +190,13 @@ impl Driver {
                 self.know(token);
                 let flight = FlightRef { token, id: join.flight };
                 guard.renew(&self.core.keeper, self.flight.key(), flight, asked);
-                guard.stands()
+                if guard.stands() { Ok(()) } else { Err(LeaseEnd::Missing) }
             }
-            Ok(_) => false,
+            // Somebody else was faster.
+            Ok(_) => Err(LeaseEnd::Superseded),
             Err(_) => {
                 self.core.keeper.forget(self.flight.key(), join.flight, self.waiter);
-                false
+                Err(LeaseEnd::Missing)
             }
         }
     }

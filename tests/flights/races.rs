@@ -183,3 +183,23 @@ fn a_flight_that_ends_on_a_resting_runtime_holds_up_no_other() {
     let answer = other.block_on(async { tokio::time::timeout(ms(5000), node.call("/a")).await });
     assert_eq!(answer.expect("an answer").text(), "run 1");
 }
+
+/// Somebody else was faster to own what the store has lost: there is one run again.
+#[tokio::test(start_paused = true)]
+async fn f8_a_run_whose_key_was_taken_meanwhile_is_superseded() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let line = Line::new(&store);
+    let inner = slow(&counts, ms(10_000));
+    let a = Node::new(line.clone(), &inner, Config::default());
+    let b = Node::new(store.clone(), &inner, Config::default());
+    let owner = a.call("/a");
+    until(|| counts.calls() == 1).await;
+    // The renewal finds the record missing; to ask for it anew takes a while.
+    line.slow(ms(1500));
+    store.clear();
+    tokio::time::sleep(BEAT * 2).await;
+    let other = b.call("/a");
+    assert_eq!(other.await.text(), "run 1");
+    assert_eq!(owner.await.text(), "run 1");
+    assert_eq!((counts.calls(), counts.dropped()), (2, 1));
+}
