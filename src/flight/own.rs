@@ -58,6 +58,14 @@ impl Ending {
     }
 }
 
+/// An error's text may be of any length; the store and every follower get this much.
+fn shortened(mut report: String) -> String {
+    const MOST: usize = 1024;
+    let end = (0..=MOST).rev().find(|at| report.is_char_boundary(*at));
+    report.truncate(end.unwrap_or(0));
+    report
+}
+
 /// Waits until a run without a lease is to be dropped.
 async fn unwanted(flight: &Flight, abandon: Abandon) {
     flight.vacated().await;
@@ -241,6 +249,7 @@ impl Driver {
                 Next::Over
             }
             RunEnd::Failed { report } => {
+                let report = shortened(report);
                 // Its own caller need not wait for the store.
                 self.flight.stir();
                 self.failed_runs += 1;
@@ -320,3 +329,16 @@ impl Driver {
 const SMALL: u64 = 3 * 1024;
 /// How often `finish` is sent at most.
 const TRIES: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_errors_text_is_cut_between_characters() {
+        assert_eq!(shortened("short".into()), "short");
+        let cut = shortened("a".repeat(1023) + &"\u{1f4a3}".repeat(1000));
+        assert_eq!(cut, "a".repeat(1023));
+        assert_eq!(shortened("b".repeat(1 << 20)).len(), 1024);
+    }
+}
