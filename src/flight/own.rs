@@ -58,6 +58,11 @@ impl Ending {
     }
 }
 
+/// The most bytes of a text, up to `most`, that end with a whole character.
+fn whole_chars(text: &str, most: usize) -> usize {
+    (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
 /// Waits until a run without a lease is to be dropped.
 async fn unwanted(flight: &Flight, abandon: Abandon) {
     flight.vacated().await;
@@ -234,7 +239,8 @@ impl Driver {
                 self.end_flight(guard, EndStatus::TooLarge, String::new()).await;
                 Next::Over
             }
-            RunEnd::Failed { report } => {
+            RunEnd::Failed { mut report } => {
+                report.truncate(whole_chars(&report, REPORT));
                 // Its own caller need not wait for the store.
                 self.flight.stir();
                 self.failed_runs += 1;
@@ -312,5 +318,7 @@ impl Driver {
 
 /// Answers of at most this many bytes go along with the first `finish`.
 const SMALL: u64 = 3 * 1024;
+/// The most bytes of an error's text that others get to see.
+const REPORT: usize = 512;
 /// How often `finish` is sent at most.
 const TRIES: u32 = 4;
