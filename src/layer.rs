@@ -16,7 +16,7 @@ use crate::{
     flights::FlightInfo,
     key::Digester,
     service::SingleFlight,
-    store::{MemoryStore, Store, StoreState},
+    store::{MemoryStore, Store, StoreErrorKind, StoreState},
 };
 
 /// Gives every service it wraps single flight: of all identical requests in the
@@ -179,11 +179,16 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
         async move { drain(&core, grace).await }
     }
 
-    /// What the store says of itself, and how many of its operations have failed.
+    /// What the store says of itself.
     #[must_use]
-    pub fn store_state(&self) -> (StoreState, u64) {
-        let store = &self.parts().core().store;
-        (store.state(), store.errors())
+    pub fn store_state(&self) -> StoreState {
+        self.parts().core().store.state()
+    }
+
+    /// The store's failed operations, by kind.
+    #[must_use]
+    pub fn store_errors(&self) -> Vec<(StoreErrorKind, u64)> {
+        self.parts().core().store.errors()
     }
 }
 

@@ -126,8 +126,11 @@ async fn terminated() {
 
 async fn stats(State((layer, inner)): State<(Layer, Arc<Inner>)>) -> Json<Value> {
     let flights = layer.stats();
-    let (state, errors) = layer.store_state();
-    let state = match state {
+    let errors = layer.store_errors();
+    let by_kind: Value =
+        errors.iter().map(|(kind, count)| (kind.name().to_owned(), json!(count))).collect();
+    let total: u64 = errors.iter().map(|(_, count)| count).sum();
+    let state = match layer.store_state() {
         StoreState::Ok => "ok",
         StoreState::Memory => "memory",
         _ => "degraded",
@@ -148,7 +151,7 @@ async fn stats(State((layer, inner)): State<(Layer, Arc<Inner>)>) -> Json<Value>
             "quarantined": flights.quarantined,
             "bad_records": flights.bad_records,
         },
-        "store": { "state": state, "errors": errors },
+        "store": { "state": state, "errors": total, "by_kind": by_kind },
     }))
 }
 

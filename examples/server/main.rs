@@ -133,7 +133,7 @@ async fn stats(State((layer, model)): State<Shown>) -> Json<Value> {
     let callers: usize = layer.flights().iter().map(|flight| flight.callers).sum();
     Json(json!({
         "pid": std::process::id(),
-        "store": format!("{:?}", layer.store_state().0).to_lowercase(),
+        "store": format!("{:?}", layer.store_state()).to_lowercase(),
         "runs": model.runs.load(Relaxed),
         "running": model.running.load(Relaxed),
         "waiting": callers,

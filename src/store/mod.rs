@@ -20,6 +20,8 @@ mod memory;
 mod redis;
 
 #[cfg(feature = "redis")]
+pub(crate) use self::error::ErrorCounts;
+#[cfg(feature = "redis")]
 pub use self::redis::{RedisStore, RedisStoreBuilder};
 pub use self::{
     error::{StoreError, StoreErrorKind},
@@ -49,8 +51,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// What the store can say of itself right now.
     fn state(&self) -> StoreState;
 
-    /// Failed operations since the store was made.
-    fn errors(&self) -> u64;
+    /// Failed operations since the store was made, by kind; kinds that there were
+    /// none of may be left out.
+    fn errors(&self) -> Vec<(StoreErrorKind, u64)>;
 }
 
 /// What a store says of itself.

@@ -261,8 +261,8 @@ impl Store for Line {
         if self.cut.load(SeqCst) { StoreState::Degraded } else { StoreState::Ok }
     }
 
-    fn errors(&self) -> u64 {
-        self.errors.load(SeqCst) as u64
+    fn errors(&self) -> Vec<(StoreErrorKind, u64)> {
+        vec![(StoreErrorKind::TimedOut, self.errors.load(SeqCst) as u64)]
     }
 }
 
