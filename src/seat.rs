@@ -225,6 +225,8 @@ where
             }
         };
         let Opened { head, promised, extra, body } = codec.open(response);
+        // A server takes the length from the body where the head has none.
+        let promised = promised.or_else(|| body.size_hint().exact());
         let promised = promised.filter(|_| !begun.head_only);
         match collect(body, promised, brief.max_share_bytes).await {
             Collected::Whole(frames) => {
