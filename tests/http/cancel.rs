@@ -83,6 +83,20 @@ async fn a3_nobody_needs_the_first_caller_to_be_polled() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_caller_that_does_not_read_holds_nobody_up() {
+    let runs = Runs::default();
+    let inner = sure(&runs, ms(100), |run, _| text(vec![run as u8; 1 << 20]));
+    let [here, there] = nodes().map(|node| node.layer(inner.clone()));
+    let (unread, follower, remote) =
+        tokio::join!(here.clone().oneshot(get("/")), ask(&here, get("/")), ask(&there, get("/")));
+    assert_eq!((follower.body.len(), remote.body.len(), runs.total()), (1 << 20, 1 << 20, 1));
+    // Nor the next flight; and what was not read is still there.
+    let next = timeout(ms(200), ask(&there, get("/"))).await.expect("the key is not free");
+    assert_eq!(next.body[0], 1);
+    assert_eq!(read(unread.unwrap()).await.unwrap().body, vec![0; 1 << 20]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a4_when_all_have_left_the_run_is_dropped() {
     let runs = Runs::default();
     let node = layer();

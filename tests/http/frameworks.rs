@@ -9,12 +9,13 @@ use tokio_test::{assert_ready, task};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::trace::TraceLayer;
 use tower_singleflight::{Bypass, FlightRole, FlightToken, HttpKey, SingleFlight};
+use tracing::Instrument;
 
 use crate::{
     net,
     support::{
-        Full, Gate, Inner, Req, Runs, ask, callers, crowd, get, layer, ms, nodes, numbered, read,
-        text, until,
+        Gate, Inner, Req, Runs, ask, callers, crowd, get, layer, ms, nodes, numbered, read, text,
+        until,
     },
 };
 
@@ -173,6 +174,22 @@ async fn the_handler_is_told_its_token() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn inner_runs_in_the_first_callers_span() {
+    let _guard = tracing::subscriber::set_default(tracing_subscriber::registry());
+    let inner = service_fn(|_: Req| async {
+        tokio::time::sleep(ms(10)).await;
+        let span = tracing::Span::current();
+        Ok::<_, Infallible>(text(span.metadata().map_or("none", |metadata| metadata.name())))
+    });
+    let service = layer().layer(inner);
+    let (first, second) = tokio::join!(
+        ask(&service, get("/")).instrument(tracing::error_span!("first")),
+        ask(&service, get("/")).instrument(tracing::error_span!("second")),
+    );
+    assert_eq!((first.text(), second.text()), ("first", "first"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_stays_with_the_owner() {
     let runs = Runs::default();
     let inner = crate::support::sure(&runs, Duration::from_millis(100), |_, _| {
@@ -182,14 +199,12 @@ async fn what_stays_with_the_owner() {
         response
     });
     let service = layer().layer(inner);
-    let (owner, follower): (Result<http::Response<_>, _>, Result<http::Response<_>, _>) =
+    let (owner, follower) =
         tokio::join!(service.clone().oneshot(get("/")), service.oneshot(get("/")));
     let (owner, follower) = (owner.unwrap(), follower.unwrap());
     assert_eq!(owner.extensions().get::<u8>(), Some(&7));
     assert_eq!(owner.version(), http::Version::HTTP_10);
     assert_eq!(follower.extensions().get::<u8>(), None);
     assert_eq!(follower.version(), http::Version::HTTP_11);
-    let owner: crate::support::Answer =
-        read::<tower_singleflight::ResponseBody<Full>>(owner).await.unwrap();
-    assert!(owner.is_owner());
+    assert!(read(owner).await.unwrap().is_owner());
 }

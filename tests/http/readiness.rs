@@ -158,7 +158,9 @@ async fn t1_the_layer_is_always_ready_and_asks_inner_nothing() {
         let probe = probe(fails);
         let mut service = task::spawn(layer().layer(probe.clone()));
         for _ in 0..3 {
-            assert_ready_ok!(service.enter(|cx, mut service| Service::<Req>::poll_ready(&mut *service, cx)));
+            assert_ready_ok!(
+                service.enter(|cx, mut service| Service::<Req>::poll_ready(&mut *service, cx))
+            );
         }
         assert_eq!(probe.polls.load(SeqCst), 0);
         // Not by a call either: the run's own task asks.

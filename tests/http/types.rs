@@ -41,7 +41,7 @@ fn hostile(left: u8) -> Hostile {
     Hostile { left, not_sync: PhantomData, pinned: PhantomPinned }
 }
 
-struct Data(Bytes, #[expect(dead_code)] NotSync);
+struct Data(Bytes, NotSync);
 
 impl Buf for Data {
     fn remaining(&self) -> usize {
