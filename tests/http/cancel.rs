@@ -83,6 +83,23 @@ async fn a3_nobody_needs_the_first_caller_to_be_polled() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a2_what_a_caller_left_is_dropped_with_it() {
+    let runs = Runs::default();
+    let service = layer().layer(numbered(&runs, ms(1000)));
+    let owner = tokio::spawn(ask(&service, get("/")));
+    sleep(ms(100)).await;
+    let held = Arc::new(());
+    let mut request = get("/");
+    request.extensions_mut().insert(held.clone());
+    let mut follower = Box::pin(service.oneshot(request));
+    assert!(poll!(follower.as_mut()).is_pending());
+    assert_eq!(Arc::strong_count(&held), 2);
+    drop(follower);
+    assert_eq!(Arc::strong_count(&held), 1);
+    assert_eq!(owner.await.unwrap().text(), "run 0");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_caller_that_does_not_read_holds_nobody_up() {
     let runs = Runs::default();
     let inner = sure(&runs, ms(100), |run, _| text(vec![run as u8; 1 << 20]));

@@ -60,8 +60,9 @@ fn inner(runs: &Runs, broken_runs: usize, steps: Vec<Step>, length: Option<u64>)
 
 async fn call<S>(services: &[&S], each: usize) -> VecDeque<Response<ResponseBody<Script>>>
 where
-    S: Service<Req, Response = Response<ResponseBody<Script>>, Error: std::fmt::Debug>,
-    S: Clone,
+    S: Service<Req, Response = Response<ResponseBody<Script>>, Future: Send>,
+    S: Clone + Send + Sync,
+    S::Error: std::fmt::Debug + Send,
 {
     let callers = services.iter().flat_map(|s| (0..each).map(|_| (*s).clone().oneshot(get("/"))));
     join_all(callers).await.into_iter().map(Result::unwrap).collect()

@@ -23,4 +23,5 @@ mod panics;
 mod privacy;
 mod readiness;
 mod script;
+mod store;
 mod types;

@@ -210,7 +210,9 @@ async fn t2_followers_hold_no_permit() {
         tokio::time::sleep(ms(10)).await;
         (ask(&service, get("/2")).await, start.elapsed())
     };
-    let ((answers, one), (second, two)) = tokio::join!(first, second);
+    let both = async { tokio::join!(first, second) };
+    let both = tokio::time::timeout(ms(60_000), both).await.expect("permits are kept from inner");
+    let ((answers, one), (second, two)) = both;
     assert!(answers.iter().all(|answer| answer.text() == "run 0"));
     // The followers answer although inner is taken again by then.
     assert_eq!((one, two, second.text()), (ms(1000), Duration::from_secs(2), "run 1"));

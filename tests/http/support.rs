@@ -242,7 +242,7 @@ impl Gate {
 }
 
 /// Waits until this holds.
-pub(crate) async fn until(what: &str, holds: impl Fn() -> bool + Send) {
+pub(crate) async fn until(what: &str, holds: impl Fn() -> bool + Send + Sync) {
     let poll = async {
         while !holds() {
             tokio::time::sleep(ms(1)).await;
