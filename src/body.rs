@@ -50,12 +50,7 @@ pin_project! {
 /// A body of which a part was read before it was given to its own caller.
 pub struct Resumed<B> {
     read: VecDeque<Frame>,
-    rest: Rest<B>,
-}
-
-enum Rest<B> {
-    Body(Pin<Box<B>>),
-    Broken(Option<Arc<str>>),
+    rest: Pin<Box<B>>,
 }
 
 /// Why a shared body broke off.
@@ -95,14 +90,9 @@ impl Replay {
 }
 
 impl<B> Resumed<B> {
-    /// What was read, and then the rest of the body.
-    pub(crate) fn rest(read: Vec<Frame>, body: Pin<Box<B>>) -> Self {
-        Self { read: read.into(), rest: Rest::Body(body) }
-    }
-
-    /// What was read, and then an error.
-    pub(crate) fn broken(read: Vec<Frame>, why: Arc<str>) -> Self {
-        Self { read: read.into(), rest: Rest::Broken(Some(why)) }
+    /// What was read, and then the rest.
+    pub(crate) fn new(read: Vec<Frame>, rest: Pin<Box<B>>) -> Self {
+        Self { read: read.into(), rest }
     }
 }
 
@@ -152,21 +142,12 @@ where
         if let Some(frame) = self.read.pop_front() {
             return Poll::Ready(Some(Ok(http_frame(frame))));
         }
-        match &mut self.rest {
-            Rest::Body(body) => {
-                let next = ready!(body.as_mut().poll_frame(cx));
-                Poll::Ready(next.map(|frame| frame.map(to_bytes).map_err(Into::into)))
-            }
-            Rest::Broken(why) => Poll::Ready(why.take().map(|why| Err(BodyError(why).into()))),
-        }
+        let next = ready!(self.rest.as_mut().poll_frame(cx));
+        Poll::Ready(next.map(|frame| frame.map(to_bytes).map_err(Into::into)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.read.is_empty()
-            && match &self.rest {
-                Rest::Body(body) => body.is_end_stream(),
-                Rest::Broken(why) => why.is_none(),
-            }
+        self.read.is_empty() && self.rest.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -178,10 +159,7 @@ where
                 Frame::Trailers(_) => 0,
             })
             .sum();
-        let rest = match &self.rest {
-            Rest::Body(body) => body.size_hint(),
-            Rest::Broken(_) => SizeHint::default(),
-        };
+        let rest = self.rest.size_hint();
         let mut hint = SizeHint::new();
         hint.set_lower(rest.lower().saturating_add(read));
         if let Some(upper) = rest.upper().and_then(|upper| upper.checked_add(read)) {
@@ -190,8 +168,6 @@ where
         hint
     }
 }
-
-impl<B> Unpin for Resumed<B> {}
 
 impl<B> Body for ResponseBody<B>
 where

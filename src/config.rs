@@ -97,7 +97,6 @@ impl Default for Config {
 
 impl Config {
     /// Starts from the defaults.
-    #[must_use]
     pub fn builder() -> ConfigBuilder {
         ConfigBuilder { config: Self::default(), heartbeat: None }
     }

@@ -10,6 +10,7 @@ use std::{
 
 use crate::{
     config::Config,
+    drain::Drain,
     flights::Flights,
     key::Digester,
     lease::{KeeperHandle, Terms},
@@ -24,6 +25,7 @@ pub(crate) struct Core {
     pub(crate) flights: Arc<Flights>,
     pub(crate) keeper: Arc<KeeperHandle>,
     pub(crate) counts: Counts,
+    pub(crate) drain: Drain,
 }
 
 impl Core {
@@ -32,6 +34,7 @@ impl Core {
             keeper: Arc::new(KeeperHandle::new(Terms::new(&config), Arc::clone(&store))),
             flights: Arc::new(Flights::new()),
             counts: Counts::default(),
+            drain: Drain::default(),
             config,
             digester,
             store,
@@ -45,6 +48,23 @@ impl fmt::Debug for Core {
             .field("config", &self.config)
             .field("store", &self.store)
             .finish_non_exhaustive()
+    }
+}
+
+/// What the services of a layer share.
+pub(crate) struct Parts<K, C> {
+    pub(crate) key: K,
+    pub(crate) codec: C,
+    core: Arc<Core>,
+}
+
+impl<K, C> Parts<K, C> {
+    pub(crate) fn new(key: K, codec: C, core: Arc<Core>) -> Self {
+        Self { key, codec, core }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
     }
 }
 

@@ -27,6 +27,8 @@ pub enum FailureKind {
     WaitedTooLong,
     /// Too many owners of this key were lost in a row.
     Quarantined,
+    /// This process is leaving, and its lease was given up.
+    Draining,
     /// The store is away, and the layer is set to refuse then.
     StoreDown,
 }
@@ -73,6 +75,7 @@ impl FailureKind {
             Self::OwnerVanished => "owner_vanished",
             Self::WaitedTooLong => "waited_too_long",
             Self::Quarantined => "quarantined",
+            Self::Draining => "draining",
             Self::StoreDown => "store_down",
         }
     }
@@ -86,6 +89,7 @@ impl fmt::Display for FailureKind {
             Self::OwnerVanished => "the owner of the shared run vanished",
             Self::WaitedTooLong => "the shared run took longer than this caller may wait",
             Self::Quarantined => "too many owners of this key were lost",
+            Self::Draining => "this process is leaving",
             Self::StoreDown => "the store is away",
         })
     }

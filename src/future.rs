@@ -20,11 +20,10 @@ use crate::{
     body::Replay,
     cache_status::FlightRole,
     codec::Codec,
-    core::Counts,
+    core::{Core, Counts, Parts},
     error::{Failure, FailureKind},
     flights::{Origin, Share, SharedRun, Verdict},
     key::Bypass,
-    layer::Parts,
     seat::{Own, OwnOf, Seat},
 };
 
@@ -146,7 +145,7 @@ where
                         Err(error) => Err(codec.error(error)),
                     });
                 }
-                StateProj::Waiting { waiting } => ready!(waiting.poll(cx)),
+                StateProj::Waiting { waiting } => ready!(waiting.poll(cx, this.parts.core())),
                 // As every future: it is not polled again.
                 StateProj::Done => return Poll::Pending,
             };
@@ -170,6 +169,10 @@ where
                     match own {
                         Own::Private(response) => Ok(codec.pass(response, FlightRole::Owner)),
                         Own::Resumed { head, extra, body } => Ok(codec.resume(&head, extra, body)),
+                        Own::Broken { head, extra, log } => {
+                            let body = Replay::new(log.reader(), None);
+                            Ok(codec.replay(&head, Some(extra), body, FlightRole::Owner))
+                        }
                         Own::Error(error) => Err(codec.error(error)),
                         Own::Panic(panic) => {
                             this.state.set(State::Done);
@@ -192,7 +195,11 @@ where
     C: Codec<Req, S::Response, S::Error>,
 {
     /// Waits for something to hear; with it comes the share, for the body.
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(Heard<S, Req, C>, Option<Share>)> {
+    fn poll(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        core: &Arc<Core>,
+    ) -> Poll<(Heard<S, Req, C>, Option<Share>)> {
         let mut this = self.project();
         let (Some(Left(seat)), Some(share)) = (&*this.seat, &*this.share) else {
             return Poll::Pending;
@@ -203,6 +210,7 @@ where
                 break Heard::Own(own);
             }
             match flight.verdict() {
+                None if flight.adopt() => crate::flight::launch(core, flight),
                 None => {}
                 Some(Verdict::Replay { run, origin }) => {
                     let extra = seat.take_extra(&run.log);

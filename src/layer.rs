@@ -3,14 +3,16 @@
 use std::{
     fmt,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use tower_layer::Layer;
 
 use crate::{
-    codec::HttpCodec,
+    codec::{HttpCodec, Repeat},
     config::Config,
-    core::{Core, Stats},
+    core::{Core, Parts, Stats},
+    drain::drain,
     flights::FlightInfo,
     key::Digester,
     service::SingleFlight,
@@ -68,19 +70,6 @@ struct Plan {
     store: Option<Arc<dyn Store>>,
 }
 
-/// What the services of a layer share.
-pub(crate) struct Parts<K, C> {
-    pub(crate) key: K,
-    pub(crate) codec: C,
-    core: Arc<Core>,
-}
-
-impl<K, C> Parts<K, C> {
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-}
-
 impl<K> SingleFlightLayer<K> {
     /// A layer for HTTP services, with this key and all defaults.
     pub fn new(key: K) -> Self {
@@ -131,6 +120,26 @@ impl<K, C> SingleFlightLayer<K, C> {
     }
 }
 
+impl<K, R> SingleFlightLayer<K, HttpCodec<R>> {
+    /// Makes requests without a body again, with the empty body that `empty` gives,
+    /// so that a caller whose run is lost with its lease can have another one.
+    ///
+    /// Without it such a caller follows the next owner, and where there is none its
+    /// run goes on for it alone, or it gets a 503.
+    ///
+    /// ```
+    /// use axum::body::Body;
+    /// use tower_singleflight::{HttpKey, SingleFlightLayer};
+    ///
+    /// let layer = SingleFlightLayer::new(HttpKey::new()).repeat_with(Body::empty);
+    /// ```
+    pub fn repeat_with<F>(self, empty: F) -> SingleFlightLayer<K, HttpCodec<Repeat<F>>> {
+        let Self { key, codec, plan, parts: _ } = self;
+        let codec = codec.repeat_with(empty);
+        SingleFlightLayer { key, codec, plan, parts: Arc::default() }
+    }
+}
+
 impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
     fn parts(&self) -> &Arc<Parts<K, C>> {
         self.parts.get_or_init(|| {
@@ -139,27 +148,40 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
             let digester = Digester::new(&namespace, secret.as_deref());
             let store = store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
             let core = Arc::new(Core::new(config, digester, store));
-            Arc::new(Parts { key: self.key.clone(), codec: self.codec.clone(), core })
+            Arc::new(Parts::new(self.key.clone(), self.codec.clone(), core))
         })
     }
 
     /// What the layer has done so far, over all its clones and services.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.parts().core.counts.snapshot()
+        self.parts().core().counts.snapshot()
     }
 
     /// The flights that are in the air in this process.
     #[must_use]
     pub fn flights(&self) -> Vec<FlightInfo> {
-        let flights = self.parts().core.flights.list();
+        let flights = self.parts().core().flights.list();
         flights.iter().map(|flight| flight.info()).collect()
+    }
+
+    /// Leaves the fleet: takes no more leases, waits up to `grace` for the runs under
+    /// way, then gives up what is left, so that other processes take over at once
+    /// instead of after a lease. Returns when the store has heard of it.
+    ///
+    /// Meanwhile new callers follow flights of other processes, or share a run within
+    /// this process. Callers whose run is given up get a 503 with `retry-after`.
+    ///
+    /// To be awaited beside the server's own graceful shutdown. Dropped in the middle
+    /// of the grace, it leaves the layer without new leases.
+    pub async fn drain(&self, grace: Duration) {
+        drain(self.parts().core(), grace).await;
     }
 
     /// What the store says of itself, and how many of its operations have failed.
     #[must_use]
     pub fn store_state(&self) -> (StoreState, u64) {
-        let store = &self.parts().core.store;
+        let store = &self.parts().core().store;
         (store.state(), store.errors())
     }
 }

@@ -1,4 +1,55 @@
-//! placeholder
+//! A Tower layer that gives a whole fleet *single flight*: of all identical requests
+//! in the air at the same moment, in every process on every machine, one is executed
+//! and all are answered.
+//!
+//! ```
+//! use axum::{Router, routing::get};
+//! use tower_singleflight::{HttpKey, SingleFlightLayer};
+//!
+//! # async fn answer() -> &'static str { "42" }
+//! let app: Router = Router::new()
+//!     .route("/answer", get(answer))
+//!     .layer(SingleFlightLayer::new(HttpKey::new()));
+//! ```
+//!
+//! With a [`RedisStore`] the same line works over all processes that use the same
+//! Redis:
+//!
+//! ```no_run
+//! use axum::{Router, routing::get};
+//! use tower_singleflight::{HttpKey, RedisStore, SingleFlightLayer};
+//!
+//! # async fn answer() -> &'static str { "42" }
+//! # async fn fleet() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = RedisStore::connect("redis://127.0.0.1/").await?;
+//! let app: Router = Router::new()
+//!     .route("/answer", get(answer))
+//!     .layer(SingleFlightLayer::new(HttpKey::new()).store(store));
+//! # Ok(()) }
+//! ```
+//!
+//! # Words
+//!
+//! A **flight** is one shared run of one **key**, from its first caller until its
+//! outcome is delivered. Its **owner** is the process that executes the inner
+//! service; **followers** wait for it. The owner holds a **lease**, renewed by
+//! heartbeats, and a **token**, a number that grows with every new owner of the key;
+//! a follower becomes owner by **takeover** when the lease runs out or is let go. A
+//! request that takes no part **bypasses**.
+//!
+//! # What it promises
+//!
+//! At most one *published* outcome per flight. Inner can run twice for one key: when
+//! an owner is cut off or paused beyond its lease, when the store loses data, when a
+//! run fails, and while the store is away. See [`FlightToken`] for how inner fences
+//! its own writes.
+//!
+//! # Where things are
+//!
+//! - [`SingleFlightLayer`] and its [`Config`]
+//! - [`key`]: what makes two requests the same
+//! - [`store`]: where processes meet
+//! - [`codec`]: what the layer knows of responses
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod body;
@@ -7,6 +58,7 @@ mod chain;
 pub mod codec;
 mod config;
 mod core;
+mod drain;
 mod error;
 mod flight;
 mod flights;
@@ -43,3 +95,7 @@ pub use self::{
     service::SingleFlight,
     store::{MemoryStore, Store},
 };
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

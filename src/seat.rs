@@ -20,12 +20,12 @@ use crate::{
     body::Resumed,
     chain::Chain,
     codec::{Codec, FlightToken, Judgement, Opened},
+    core::Parts,
     flights::{Brief, Deposit, RunEnd, SharedRun},
     frame::{Frame, Head},
     id::KeyDigest,
     key::KeyExtractor,
-    layer::Parts,
-    log::Log,
+    log::{End, Log},
     store::BoxFuture,
 };
 
@@ -49,8 +49,8 @@ where
 {
     /// The request waits to be run.
     Held { service: S, request: Req },
-    /// It runs, or ran and was dropped.
-    Started,
+    /// It runs, or ran and was dropped; `spare` is one like it.
+    Started { spare: Option<(S, Req)> },
     /// It ran; this is for its own caller.
     Answered(OwnOf<S, Req, C>),
     /// The caller has left, or has got what was for it.
@@ -71,8 +71,10 @@ pub(crate) enum Own<Res, E, X, B> {
     Shared { log: Arc<Log>, extra: X },
     /// The answer is this caller's alone.
     Private(Res),
-    /// The answer was read in part, and then could not be shared.
+    /// The answer was read in part, and then was too large to be shared.
     Resumed { head: Head, extra: X, body: Resumed<B> },
+    /// The body broke off; the log ends with the reason.
+    Broken { head: Head, extra: X, log: Arc<Log> },
     /// Inner's error.
     Error(E),
     /// Inner's panic.
@@ -97,10 +99,6 @@ where
         Self { parts, key, chain, state: Mutex::new(State::Held { service, request }) }
     }
 
-    pub(crate) fn parts(&self) -> &Parts<K, C> {
-        &self.parts
-    }
-
     fn state(&self) -> MutexGuard<'_, State<S, Req, C>> {
         // Nothing panics while the lock is held, so what is behind it is whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -120,7 +118,7 @@ where
 
     /// Whether the request is run, or was.
     pub(crate) fn was_started(&self) -> bool {
-        matches!(*self.state(), State::Started | State::Answered(_))
+        matches!(*self.state(), State::Started { .. } | State::Answered(_))
     }
 
     /// Takes what is for this caller, unless it is only its part of a shared answer.
@@ -161,33 +159,51 @@ where
         let mut state = self.state();
         // Who has left wants nothing.
         let unwanted = match *state {
-            State::Started => {
-                *state = State::Answered(own);
-                None
-            }
-            _ => Some(own),
+            State::Started { .. } => Err(std::mem::replace(&mut *state, State::Answered(own))),
+            _ => Ok(own),
         };
         drop(state);
+        // A request may run anything when it is dropped: not under the lock.
         drop(unwanted);
     }
 }
 
 impl<S, Req, K, C> Deposit for Seat<S, Req, K, C>
 where
-    S: Service<Req, Future: Send, Response: Send, Error: Send> + Send + 'static,
+    S: Service<Req, Future: Send, Response: Send, Error: Send> + Clone + Send + 'static,
     Req: Send + 'static,
     K: KeyExtractor<Req>,
     C: Codec<Req, S::Response, S::Error>,
 {
+    fn is_repeatable(&self) -> bool {
+        matches!(*self.state(), State::Started { spare: Some(_) })
+    }
+
+    fn restore(&self) -> bool {
+        let mut state = self.state();
+        match std::mem::replace(&mut *state, State::Gone) {
+            State::Started { spare: Some((service, request)) } => {
+                *state = State::Held { service, request };
+                true
+            }
+            other => {
+                *state = other;
+                false
+            }
+        }
+    }
+
     fn start(self: Arc<Self>, brief: Brief) -> Option<BoxFuture<'static, RunEnd>> {
         let mut state = self.state();
-        let (service, request) = match std::mem::replace(&mut *state, State::Started) {
+        let (service, request) = match std::mem::replace(&mut *state, State::Gone) {
             State::Held { service, request } => (service, request),
             other => {
                 *state = other;
                 return None;
             }
         };
+        let again = self.parts.codec.repeat(&request);
+        *state = State::Started { spare: again.map(|again| (service.clone(), again)) };
         drop(state);
         let (chain, key) = (self.chain.clone(), self.key);
         Some(Box::pin(chain.scope(key, self.run(service, request, brief))))
@@ -228,77 +244,74 @@ where
         // A server takes the length from the body where the head has none.
         let promised = promised.or_else(|| body.size_hint().exact());
         let promised = promised.filter(|_| !begun.head_only);
-        match collect(body, promised, brief.max_share_bytes).await {
-            Collected::Whole(frames) => {
-                let log = Log::complete(frames);
+        let log = Arc::new(Log::default());
+        match collect(body, promised, brief.max_share_bytes, &log).await {
+            Collected::Whole => {
                 self.answer(Own::Shared { log: Arc::clone(&log), extra });
                 RunEnd::Shared(SharedRun { head: Arc::new(head), log, reusable })
             }
-            Collected::TooLarge(body) => {
+            Collected::TooLarge(rest) => {
+                let body = Resumed::new(log.frames(), rest);
                 self.answer(Own::Resumed { head, extra, body });
                 RunEnd::TooLarge
             }
-            Collected::Broken(body, why) => {
-                self.answer(Own::Resumed { head, extra, body });
-                RunEnd::Failed { report: why.to_string() }
+            Collected::Broken(report) => {
+                self.answer(Own::Broken { head, extra, log });
+                RunEnd::Failed { report }
             }
         }
     }
 }
 
 enum Collected<B> {
-    Whole(Vec<Frame>),
-    TooLarge(Resumed<B>),
-    Broken(Resumed<B>, Arc<str>),
+    Whole,
+    TooLarge(Pin<Box<B>>),
+    Broken(String),
 }
 
-/// Reads a body to its end, or up to where it cannot be shared any more.
-async fn collect<B>(body: B, promised: Option<u64>, most: usize) -> Collected<B>
+/// Reads a body into `log`, to its end or up to where it cannot be shared.
+async fn collect<B>(body: B, promised: Option<u64>, most: usize, log: &Log) -> Collected<B>
 where
     B: Body<Error: Into<BoxError>>,
 {
     let mut body = Box::pin(body);
-    let (mut frames, mut held, mut data_bytes) = (Vec::new(), 0, 0);
-    let announced = promised.unwrap_or(0).max(body.size_hint().lower());
-    let broken = |frames, why: &str| {
-        let why = Arc::from(why);
-        Collected::Broken(Resumed::broken(frames, Arc::clone(&why)), why)
-    };
-    if announced > most as u64 {
-        return Collected::TooLarge(Resumed::rest(frames, body));
+    let mut held = 0;
+    if promised.unwrap_or(0).max(body.size_hint().lower()) > most as u64 {
+        return Collected::TooLarge(body);
     }
+    let broken = |report: String| {
+        log.end(End::Broken(report.as_str().into()));
+        Collected::Broken(report)
+    };
     while !body.is_end_stream() {
         let frame = match unwinding(pin!(poll_fn(|cx| body.as_mut().poll_frame(cx)))).await {
             Ok(None) => break,
             Ok(Some(Ok(frame))) => frame,
-            Ok(Some(Err(error))) => return broken(frames, &error.into().to_string()),
-            Err(_) => return broken(frames, "inner's body panicked"),
+            Ok(Some(Err(error))) => return broken(error.into().to_string()),
+            Err(_) => return broken("inner's body panicked".into()),
         };
         let frame = match frame.into_data() {
-            Ok(mut data) => Frame::Data(data.copy_to_bytes(data.remaining())),
+            Ok(mut data) if data.has_remaining() => {
+                Frame::Data(data.copy_to_bytes(data.remaining()))
+            }
+            Ok(_) => continue,
             Err(frame) => match frame.into_trailers() {
                 Ok(trailers) => Frame::Trailers(trailers),
                 Err(_) => continue,
             },
         };
-        if let Frame::Data(bytes) = &frame {
-            if bytes.is_empty() {
-                continue;
-            }
-            data_bytes += bytes.len() as u64;
-        }
         held += frame.size().max(LEAST_FRAME);
-        frames.push(frame);
+        log.push(frame);
         if held > most {
-            return Collected::TooLarge(Resumed::rest(frames, body));
+            return Collected::TooLarge(body);
         }
     }
-    match promised {
-        Some(promised) if promised != data_bytes => {
-            broken(frames, &format!("{data_bytes} bytes came where {promised} were promised"))
-        }
-        _ => Collected::Whole(frames),
+    let came = log.data_bytes();
+    if let Some(promised) = promised.filter(|promised| *promised != came) {
+        return broken(format!("{came} bytes came where {promised} were promised"));
     }
+    log.end(End::Clean);
+    Collected::Whole
 }
 
 /// Drives a future, and gives a panic of it as a value.

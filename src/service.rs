@@ -9,15 +9,15 @@ use std::{
 use tokio::runtime::Handle;
 use tower_layer::Layer;
 use tower_service::Service;
-use tracing::{Instrument, Span};
 
 use crate::{
     chain::Chain,
     codec::{Codec, HttpCodec},
-    flight::{Driver, drive},
+    core::Parts,
+    flight::launch,
     future::ResponseFuture,
     key::{Bypass, KeyExtractor},
-    layer::{Parts, SingleFlightLayer},
+    layer::SingleFlightLayer,
     seat::Seat,
 };
 
@@ -46,7 +46,6 @@ impl<S, K> SingleFlight<S, K> {
     }
 
     /// A layer with the default settings.
-    #[must_use]
     pub fn layer(key: K) -> SingleFlightLayer<K> {
         SingleFlightLayer::new(key)
     }
@@ -103,15 +102,14 @@ where
         if chain.contains(&key) {
             return ResponseFuture::alone(parts, inner, request, Bypass::Recursion);
         }
-        let Ok(runtime) = Handle::try_current() else {
+        if Handle::try_current().is_err() {
             return ResponseFuture::alone(parts, inner, request, Bypass::NoRuntime);
-        };
+        }
         let seat = Arc::new(Seat::new(Arc::clone(&parts), key, chain, inner, request));
         let core = parts.core();
         let (share, started) = core.flights.enter(key, Arc::clone(&seat) as _);
         if let Some(flight) = started {
-            let driver = Driver::new(Arc::clone(core), flight);
-            runtime.spawn(drive(driver).instrument(Span::current()));
+            launch(core, &flight);
         }
         ResponseFuture::waiting(parts, seat, share)
     }

@@ -5,6 +5,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use bb8_redis::{RedisConnectionManager, bb8, redis};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use support::{
@@ -156,7 +157,12 @@ async fn release_wakes_a_follower_and_the_old_owner_is_fenced() {
     let flight = own(&mut *owner, &fresh()).await;
     let wait = fresh();
     follow(&mut *follower, &wait).await;
-    let release = Beat::Release { key: key(1), flight: flight.id, token: Some(flight.token) };
+    let release = Beat::Release {
+        key: key(1),
+        flight: flight.id,
+        token: Some(flight.token),
+        status: EndStatus::Abandoned,
+    };
     assert!(matches!(beat(&store, release.clone()).await, BeatReply::Gone));
     loop {
         match pushed(&mut *follower).await {
@@ -322,7 +328,11 @@ async fn e5_every_key_has_ttl() {
     assert_eq!(server.lines(&["KEYS", "*:stream:*"]).len(), 1);
     let flight = own(&mut *owner, &fresh()).await;
     check("own again");
-    beat(&store, Beat::Release { key: key(1), flight: flight.id, token: None }).await;
+    beat(
+        &store,
+        Beat::Release { key: key(1), flight: flight.id, token: None, status: EndStatus::Abandoned },
+    )
+    .await;
     check("release");
 }
 
@@ -367,7 +377,11 @@ async fn g6_script_flush_between_steps() {
     assert_eq!(owner.finish(finish).await.unwrap(), Finished::Accepted);
     assert_eq!(pushed_end(&mut *other).await.2.unwrap().len(), 9000);
     flush();
-    beat(&store, Beat::Release { key: key(1), flight: flight.id, token: None }).await;
+    beat(
+        &store,
+        Beat::Release { key: key(1), flight: flight.id, token: None, status: EndStatus::Abandoned },
+    )
+    .await;
     flush();
     beat(&store, Beat::Leave { key: key(1), waiter: wait.waiter }).await;
     assert_eq!(store.errors(), 0);
@@ -415,10 +429,14 @@ async fn i3_client_kill_heals() {
         }
     }
     assert_eq!(store.errors(), 0, "idle connections that broke cost nobody an error");
-    let count = || server.command(&["CLIENT", "LIST"]).matches("lib-name=redis-rs").count();
+    // Four for scripts, one for bodies, one for pushes, and the one that asks.
+    let count = || server.command(&["CLIENT", "LIST"]).matches(" laddr=").count();
     eventually("the connections are back", async || {
-        let _ = store.session(key(99)).fetch().await;
-        count() >= 3
+        let mut session = store.session(key(99));
+        let _ = session.fetch().await;
+        let flight = FlightRef { token: 1, id: FlightId::random() };
+        let _ = session.abandon(flight).await;
+        count() >= 7
     })
     .await;
 }
@@ -430,7 +448,7 @@ async fn i5_idle_connections_that_the_server_closes() {
     let mut session = store.session(key(1));
     own(&mut *session, &fresh()).await;
     eventually("the server closed idle connections", async || {
-        server.command(&["CLIENT", "LIST"]).matches("id=").count() <= 2
+        server.command(&["CLIENT", "LIST"]).matches(" laddr=").count() <= 2
     })
     .await;
     own(&mut *store.session(key(2)), &fresh()).await;
@@ -498,7 +516,7 @@ async fn subscriptions_end_with_their_sessions() {
     sessions.truncate(21);
     eventually("half of them are gone", async || channels() == 11).await;
     drop(store);
-    let connections = || server.command(&["CLIENT", "LIST"]).matches("id=").count();
+    let connections = || server.command(&["CLIENT", "LIST"]).matches(" laddr=").count();
     assert!(connections() > 1);
     drop(sessions);
     eventually("all connections are closed", async || connections() == 1).await;
@@ -534,7 +552,7 @@ async fn k8_damaged_meta_is_a_miss() {
         let mut session = store.session(key(1));
         let before = own(&mut *session, &fresh()).await;
         assert!(before.token > last, "{n}");
-        if damage[1] == meta && damage[0] != "HSET" && damage[0] != "HDEL" || damage[1] != meta {
+        if damage[1] != meta || damage[0] != "HSET" && damage[0] != "HDEL" {
             server.command(&["DEL", damage[1]]);
         }
         if damage.len() == 4 && damage[3] == "1" {
@@ -576,7 +594,12 @@ async fn memory_full_lets_flights_end() {
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let (n, _, flight) = &sessions[0];
     assert!(matches!(beat(&store, renew(*n, *flight)).await, BeatReply::Renewed { .. }));
-    let release = Beat::Release { key: key(*n), flight: flight.id, token: None };
+    let release = Beat::Release {
+        key: key(*n),
+        flight: flight.id,
+        token: None,
+        status: EndStatus::Abandoned,
+    };
     beat(&store, release).await;
     let (_, session, flight) = &mut sessions[1];
     assert_eq!(session.abandon(*flight).await.unwrap(), Abandoned::Over);
@@ -623,8 +646,10 @@ async fn wrong_addresses_say_so_in_time() {
     assert!(!format!("{store:?} {:?}", RedisStore::builder(right)).contains("right"));
     for prefix in ["", "a{b", "a}b", "a b", "ä", &"p".repeat(65)] {
         let refused = RedisStore::builder(server.url()).prefix(prefix).connect_lazy();
-        assert_eq!(refused.unwrap_err().kind(), StoreErrorKind::Address);
+        assert_eq!(refused.unwrap_err().kind(), StoreErrorKind::Setting);
     }
+    let refused = RedisStore::builder(server.url()).pool_size(0).connect_lazy().unwrap_err();
+    assert_eq!(refused.to_string(), "pool_size (0) must be at least 1");
 }
 
 #[tokio::test]
@@ -668,10 +693,16 @@ async fn q3_a_dead_store_costs_little_and_comes_back() {
         failures += 1;
         assert!(failures <= 3);
     }
-    let began = Instant::now();
-    let error = store.session(key(1)).join(fresh()).await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::Open);
-    assert!(began.elapsed() < Duration::from_millis(5), "{:?}", began.elapsed());
+    // Many, of which one may be a probe: what a slow machine adds is not ours.
+    let mut times = Vec::new();
+    for _ in 0..20 {
+        let began = Instant::now();
+        if store.session(key(1)).join(fresh()).await.unwrap_err().kind() == StoreErrorKind::Open {
+            times.push(began.elapsed());
+        }
+    }
+    times.sort();
+    assert!(times.len() >= 10 && times[times.len() / 2] < Duration::from_millis(5), "{times:?}");
     assert!(store.errors() > failures);
     server.restart();
     eventually("the store is back", async || store.session(key(2)).join(fresh()).await.is_ok())
@@ -681,7 +712,15 @@ async fn q3_a_dead_store_costs_little_and_comes_back() {
     let flight = own(&mut *owner, &fresh()).await;
     follow(&mut *other, &fresh()).await;
     owner.finish(done(flight, Some(b"pushed"))).await.unwrap();
-    assert_eq!(pushed_end(&mut *other).await.0, flight);
+    // The push connection may still be on its way: then the word is to look.
+    match pushed(&mut *other).await {
+        Pushed::Ended { flight: f, .. } => assert_eq!(f, flight),
+        Pushed::Gap => {
+            let look = Join { known: flight.token, look_only: true, ..fresh() };
+            assert!(matches!(other.join(look).await, Ok(Joined::Done { .. })));
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[tokio::test]
@@ -716,4 +755,22 @@ async fn hostile_pushes_are_ignored() {
     }
     owner.finish(done(flight, Some(b"answer"))).await.unwrap();
     assert_eq!(pushed_end(&mut *other).await.0, flight);
+}
+
+#[tokio::test]
+async fn a_pool_of_the_application_is_used() {
+    let server = RedisServer::start();
+    let manager = RedisConnectionManager::new(server.url()).unwrap();
+    let pool = bb8::Pool::builder().max_size(2).build(manager).await.unwrap();
+    let client = redis::Client::open(server.url()).unwrap();
+    let store = RedisStore::with_pool(pool.clone(), client).prefix("mine").connect().await.unwrap();
+    let (mut owner, mut other) = (store.session(key(1)), store.session(key(1)));
+    let flight = own(&mut *owner, &fresh()).await;
+    follow(&mut *other, &fresh()).await;
+    let gets = || pool.state().statistics.completed_gets();
+    let before = gets();
+    owner.finish(done(flight, Some(b"answer"))).await.unwrap();
+    assert_eq!(gets(), before + 1);
+    assert_eq!(pushed_end(&mut *other).await.0, flight);
+    assert!(server.lines(&["KEYS", "*"]).iter().all(|key| key.starts_with("mine:")));
 }

@@ -7,7 +7,7 @@
 //! curl '127.0.0.1:PORT/stats'
 //! ```
 
-use std::{io::Write, process::ExitCode, sync::Arc};
+use std::{io::Write, process::ExitCode, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
@@ -82,8 +82,8 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         .route("/stats", get(stats))
         .route("/flights", get(flights))
         .route("/forget", post(StatusCode::NOT_IMPLEMENTED))
-        .route("/drain", post(StatusCode::NOT_IMPLEMENTED))
-        .with_state((layer, inner));
+        .route("/drain", post(drain).with_state((layer.clone(), args.grace)))
+        .with_state((layer.clone(), inner));
 
     let listener = TcpListener::bind(args.listen).await?;
     let mut out = std::io::stdout();
@@ -95,18 +95,23 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         // The receiver lives as long as the server.
         let _ = stop.send(());
     });
-    let grace = async {
-        if stopping.await.is_ok() {
-            tokio::time::sleep(args.grace).await;
-        } else {
-            std::future::pending::<()>().await;
+    let leaving = async {
+        match stopping.await {
+            Ok(()) => layer.drain(args.grace).await,
+            Err(_) => std::future::pending().await,
         }
+        // For the last answers to be written.
+        tokio::time::sleep(Duration::from_millis(100)).await;
     };
     tokio::select! {
         result = serving => result?,
-        () = grace => {}
+        () = leaving => {}
     }
     Ok(())
+}
+
+async fn drain(State((layer, grace)): State<(Layer, Duration)>) {
+    layer.drain(grace).await;
 }
 
 async fn terminated() {

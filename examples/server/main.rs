@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .route("/answer", get(answer))
         .layer(layer.clone())
         .with_state(Arc::clone(&model))
-        .route("/stats", get(stats).with_state((layer, model)))
+        .route("/stats", get(stats).with_state((layer.clone(), model)))
         .route("/", get(Html(include_str!("page.html"))));
 
     let listener = TcpListener::bind(listen()?).await?;
@@ -62,8 +62,34 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Some(_) => println!("  other servers with the same REDIS_URL share its runs"),
         None => println!("  with REDIS_URL=redis://... several servers share their runs"),
     }
-    axum::serve(listener, app).await?;
+    let (stop, stopping) = tokio::sync::oneshot::channel();
+    let serving = axum::serve(listener, app).with_graceful_shutdown(async {
+        terminated().await;
+        // The receiver lives as long as the server.
+        let _ = stop.send(());
+    });
+    // Another server takes over what is still running here after two seconds.
+    let leaving = async {
+        match stopping.await {
+            Ok(()) => layer.drain(Duration::from_secs(2)).await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        result = serving => result?,
+        () = leaving => {}
+    }
     Ok(())
+}
+
+async fn terminated() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut signal) => {
+            signal.recv().await;
+        }
+        Err(_) => std::future::pending().await,
+    }
 }
 
 fn listen() -> Result<SocketAddr, Box<dyn Error>> {

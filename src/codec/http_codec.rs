@@ -21,9 +21,67 @@ use crate::{
 /// The layer's error is inner's, so that axum (`Infallible`) and tonic take the
 /// layer as it is; a [`Failure`] becomes a response, 504 where a time limit was
 /// passed and else 503 with `retry-after`, and is found in its extensions.
+///
+/// `R` says whether a request without a body can be made again; see
+/// [`SingleFlightLayer::repeat_with`](crate::SingleFlightLayer::repeat_with).
 #[derive(Clone, Debug, Default)]
-pub struct HttpCodec {
+pub struct HttpCodec<R = Once> {
     replay: policy::Replay,
+    repeat: R,
+}
+
+/// How an empty body is made.
+pub trait RepeatBody<B> {
+    /// An empty body, where it is known how.
+    fn empty(&self) -> Option<B>;
+}
+
+/// No request is made again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Once;
+
+impl<B> RepeatBody<B> for Once {
+    fn empty(&self) -> Option<B> {
+        None
+    }
+}
+
+/// Requests without a body are made again with an empty one.
+#[derive(Clone, Copy)]
+pub struct Repeat<F>(F);
+
+impl<B, F: Fn() -> B> RepeatBody<B> for Repeat<F> {
+    fn empty(&self) -> Option<B> {
+        Some((self.0)())
+    }
+}
+
+impl<F> fmt::Debug for Repeat<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Repeat(..)")
+    }
+}
+
+impl<R> HttpCodec<R> {
+    /// Makes requests without a body again, with the empty body that `empty` gives.
+    #[must_use]
+    pub fn repeat_with<F>(self, empty: F) -> HttpCodec<Repeat<F>> {
+        HttpCodec { replay: self.replay, repeat: Repeat(empty) }
+    }
+
+    /// Gives this response header to its own caller only, as those of
+    /// [`PER_REQUEST`](crate::PER_REQUEST).
+    #[must_use]
+    pub fn dropping(self, name: &HeaderName) -> Self {
+        Self { replay: self.replay.dropping(name), ..self }
+    }
+
+    /// Gives this response header to all callers, also if it is one of
+    /// [`PER_REQUEST`](crate::PER_REQUEST).
+    #[must_use]
+    pub fn keeping(self, name: &HeaderName) -> Self {
+        Self { replay: self.replay.keeping(name), ..self }
+    }
 }
 
 /// What stays with the caller whose request was run.
@@ -39,8 +97,9 @@ impl fmt::Debug for Extra {
     }
 }
 
-impl<ReqB, ResB, E> Codec<Request<ReqB>, Response<ResB>, E> for HttpCodec
+impl<R, ReqB, ResB, E> Codec<Request<ReqB>, Response<ResB>, E> for HttpCodec<R>
 where
+    R: RepeatBody<ReqB> + Clone + Send + Sync + 'static,
     ReqB: Body,
     ResB: Body<Error: Into<BoxError>> + Send + 'static,
     E: fmt::Display,
@@ -59,6 +118,17 @@ where
             request.extensions_mut().insert(token);
         }
         Begun { head_only: *request.method() == Method::HEAD }
+    }
+
+    fn repeat(&self, request: &Request<ReqB>) -> Option<Request<ReqB>> {
+        let empty = request.body().is_end_stream().then(|| self.repeat.empty()).flatten()?;
+        let mut again = Request::new(empty);
+        again.method_mut().clone_from(request.method());
+        again.uri_mut().clone_from(request.uri());
+        *again.version_mut() = request.version();
+        again.headers_mut().clone_from(request.headers());
+        again.extensions_mut().clone_from(request.extensions());
+        Some(again)
     }
 
     fn judge(&self, response: &Response<ResB>, covers: &dyn Fn(&HeaderName) -> bool) -> Judgement {

@@ -16,7 +16,7 @@ use crate::{
 
 mod http_codec;
 
-pub use self::http_codec::HttpCodec;
+pub use self::http_codec::{HttpCodec, Once, Repeat, RepeatBody};
 
 /// Turns responses into frames, and frames into responses.
 ///
@@ -36,6 +36,10 @@ pub trait Codec<Req, Res, E>: Clone + Send + Sync + 'static {
 
     /// Prepares a request to be run for a flight, under this token if there is one.
     fn begin(&self, request: &mut Req, token: Option<FlightToken>) -> Begun;
+
+    /// A second request like this one, for a run that is lost; none where the request
+    /// cannot be repeated. Asked before [`begin`](Self::begin).
+    fn repeat(&self, request: &Req) -> Option<Req>;
 
     /// Decides, before the body is touched, whether others may have this response.
     /// `covers` says whether a request header is part of the key.

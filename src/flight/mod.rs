@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
+use tokio::{runtime::Handle, time::Instant};
+use tracing::{Instrument, Span};
 
 use crate::{
     config::StoreDown,
     core::Core,
+    drain::Standing,
     error::{Failure, FailureKind},
     flights::{Flight, Origin, SharedRun, Verdict},
     id::{FlightId, FlightRef, WaiterId},
@@ -20,13 +22,19 @@ use crate::{
 mod follow;
 mod own;
 
-/// Drives a flight until its outcome is delivered and the store knows it.
-pub(crate) async fn drive(driver: Driver) {
-    driver.run().await;
+/// Starts a flight's driver, which runs until the outcome is delivered and the
+/// store knows it. The run is part of the span of the caller that starts it.
+pub(crate) fn launch(core: &Arc<Core>, flight: &Arc<Flight>) {
+    let driver = Driver::new(Arc::clone(core), Arc::clone(flight));
+    // Where there is no runtime the driver is dropped here, and the flight is left
+    // for another caller.
+    if let Ok(runtime) = Handle::try_current() {
+        runtime.spawn(driver.run().instrument(Span::current()));
+    }
 }
 
 /// What a driver knows between two elections.
-pub(crate) struct Driver {
+struct Driver {
     core: Arc<Core>,
     flight: Settling,
     session: Box<dyn Session>,
@@ -37,6 +45,8 @@ pub(crate) struct Driver {
     failed_runs: u32,
     /// Whether this driver has followed: owning is a takeover then.
     followed: bool,
+    /// Whether its run was given up since the process is leaving.
+    gave_up: bool,
 }
 
 /// What comes after a step of the driver.
@@ -51,7 +61,7 @@ enum Next {
 const FAILED_RUNS: u32 = 2;
 
 impl Driver {
-    pub(crate) fn new(core: Arc<Core>, flight: Arc<Flight>) -> Self {
+    fn new(core: Arc<Core>, flight: Arc<Flight>) -> Self {
         let session = core.store.session(flight.key());
         Self {
             core,
@@ -61,6 +71,7 @@ impl Driver {
             known: 0,
             failed_runs: 0,
             followed: false,
+            gave_up: false,
         }
     }
 
@@ -93,7 +104,7 @@ impl Driver {
 
     /// One round: asks the store, and does what it says.
     async fn elect(&mut self) -> Result<Next, StoreError> {
-        let join = self.join(false);
+        let join = self.join(self.core.drain.standing() != Standing::Open);
         let asked = Instant::now();
         let joined = match self.session.join(join.clone()).await {
             Ok(joined) => joined,
@@ -158,7 +169,8 @@ impl Driver {
                 self.core.counts.quarantined();
                 self.fail(FailureKind::Quarantined, None);
             }
-            Joined::Ended { .. } | Joined::Lapsed | Joined::Own { .. } | Joined::Follow { .. } => {
+            Joined::Lapsed => return self.leaving().await,
+            Joined::Ended { .. } | Joined::Own { .. } | Joined::Follow { .. } => {
                 return Next::Elect;
             }
         }
@@ -196,6 +208,18 @@ impl Driver {
         Next::Elect
     }
 
+    /// Nobody runs, and this process takes no more leases.
+    async fn leaving(&mut self) -> Next {
+        if self.gave_up {
+            self.fail(FailureKind::Draining, None);
+            return Next::Over;
+        }
+        match self.core.drain.standing() {
+            Standing::Open => Next::Elect,
+            Standing::Draining | Standing::Drained => self.run_without_store().await,
+        }
+    }
+
     fn fail(&self, kind: FailureKind, report: Option<&str>) {
         self.flight.decide(Verdict::Failed(Failure::new(kind, report)));
     }
@@ -208,7 +232,8 @@ fn failure_of(status: EndStatus) -> FailureKind {
     }
 }
 
-/// Settles the flight when its driver ends, however it ends.
+/// Settles the flight when its driver ends; one that is not over by then is left
+/// for a caller to drive on.
 struct Settling(Arc<Flight>);
 
 impl std::ops::Deref for Settling {
@@ -221,11 +246,8 @@ impl std::ops::Deref for Settling {
 
 impl Drop for Settling {
     fn drop(&mut self) {
-        if self.0.verdict().is_none() {
-            // Only a runtime that shuts down, or a fault of ours, gets here with
-            // callers left.
-            let failure = Failure::new(FailureKind::OwnerVanished, None);
-            self.0.decide(Verdict::Failed(failure));
+        if self.0.verdict().is_none() && !self.0.is_closed() {
+            return self.0.orphan();
         }
         self.0.settle();
     }

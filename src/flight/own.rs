@@ -1,19 +1,20 @@
 //! Owning: one deposited request is run under the lease, or without one where the
 //! store is away.
 
-use std::{pin::pin, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use super::{Driver, FAILED_RUNS, Next};
 use crate::{
     config::{Abandon, LeaseLoss},
     error::FailureKind,
-    flights::{Brief, Flight, FlightPhase, Origin, RunEnd, SharedRun, Verdict},
+    flights::{Brief, Deposit, Flight, FlightPhase, Origin, RunEnd, SharedRun, Verdict},
     id::FlightRef,
     lease::{LeaseEnd, OwnerGuard},
     record,
-    store::{Abandoned, EndStatus, Finish, Finished},
+    store::{Abandoned, EndStatus, Finish, Finished, Joined},
 };
 
 /// What ended the watch over a run.
@@ -21,6 +22,7 @@ enum Event {
     Ended(RunEnd),
     Vacated,
     LeaseChanged,
+    Drained,
 }
 
 /// How an attempt to own went on.
@@ -28,6 +30,8 @@ enum Outcome {
     Ran(RunEnd),
     /// The run was dropped since the lease is over.
     Lost(LeaseEnd),
+    /// The process is leaving.
+    Drained,
     /// Nobody wants it any more, here or elsewhere; whether the store knows it.
     Unwanted {
         told: bool,
@@ -65,21 +69,19 @@ async fn unwanted(flight: &Flight, abandon: Abandon) {
 impl Driver {
     /// Runs one deposited request as the owner.
     pub(super) async fn own(&mut self, mut guard: OwnerGuard) -> Next {
-        let Some(deposit) = self.flight.next_deposit() else {
+        let token = guard.lease().map(|lease| lease.flight().token);
+        let brief = Brief { token, max_share_bytes: self.core.config.max_share_bytes };
+        // A caller may leave between the two steps: then the next one's is run.
+        let started = std::iter::from_fn(|| self.flight.next_deposit())
+            .find_map(|(at, deposit)| Some((Arc::clone(&deposit).start(brief)?, at, deposit)));
+        let Some((run, at, deposit)) = started else {
             drop(guard);
             return self.nothing_to_run();
         };
-        let token = guard.lease().map(|lease| lease.flight().token);
         let phase = if token.is_some() { FlightPhase::Owning } else { FlightPhase::Local };
         self.flight.at(phase, token.unwrap_or_default());
-        let brief = Brief { token, max_share_bytes: self.core.config.max_share_bytes };
-        let Some(run) = deposit.start(brief) else {
-            // Its caller left just now.
-            drop(guard);
-            return Next::Elect;
-        };
         guard.begin(run);
-        match self.attend(&mut guard).await {
+        match self.attend(&mut guard, &*deposit).await {
             Outcome::Ran(end) => self.conclude(guard, end).await,
             Outcome::Unwanted { told } => {
                 guard.stop();
@@ -90,16 +92,22 @@ impl Driver {
                 }
                 if self.flight.close_if_vacant() { Next::Over } else { Next::Elect }
             }
+            Outcome::Drained => {
+                self.gave_up = true;
+                drop(guard);
+                Next::Elect
+            }
             Outcome::Lost(LeaseEnd::HardTimeout) => {
-                // Inner first: the lease must not be free while it runs.
+                // The keeper has let the lease go.
                 guard.stop();
+                guard.finished();
                 self.failed_runs += 1;
-                self.end_flight(guard, EndStatus::TimedOut, String::new()).await;
                 self.after_failure(FailureKind::OwnerTimedOut, None)
             }
             Outcome::Lost(_) => {
                 self.core.counts.leases_lost();
                 drop(guard);
+                self.flight.give_back(at, deposit);
                 Next::Elect
             }
         }
@@ -114,7 +122,7 @@ impl Driver {
     }
 
     /// Watches over the run: its end, the lease, and whether anybody wants it.
-    async fn attend(&mut self, guard: &mut OwnerGuard) -> Outcome {
+    async fn attend(&mut self, guard: &mut OwnerGuard, own: &dyn Deposit) -> Outcome {
         loop {
             let Some(lease) = guard.lease().cloned() else {
                 return self.attend_without_lease(guard).await;
@@ -125,27 +133,32 @@ impl Driver {
                 biased;
                 () = self.flight.vacated(), if !vacant => Event::Vacated,
                 () = lease.changed() => Event::LeaseChanged,
+                () = self.core.drain.drained() => Event::Drained,
                 end = guard.run() => Event::Ended(end),
             };
             match event {
                 Event::Ended(end) if lease.stands() => return Outcome::Ran(end),
+                // What the run had for its own caller alone is there all the same.
                 Event::Ended(end) => {
                     let lost = lease.end().unwrap_or(LeaseEnd::Silence);
-                    return if self.may_go_on_alone(lost) {
+                    return if self.may_go_on_alone(lost, own) {
                         guard.detach();
                         Outcome::Ran(end)
                     } else {
                         Outcome::Lost(lost)
                     };
                 }
+                Event::Drained => return Outcome::Drained,
                 Event::Vacated | Event::LeaseChanged => {}
             }
             if let Some(lost) = lease.end() {
-                if !self.may_go_on_alone(lost) {
+                if lost == LeaseEnd::Missing && self.reclaim(guard).await {
+                    continue;
+                }
+                if !self.may_go_on_alone(lost, own) {
                     return Outcome::Lost(lost);
                 }
                 self.core.counts.leases_lost();
-                self.flight.close();
                 guard.detach();
                 continue;
             }
@@ -162,12 +175,33 @@ impl Driver {
         }
     }
 
+    /// Owns again, with the same run, where the store has lost the record. True when
+    /// the run goes on under a new lease.
+    async fn reclaim(&mut self, guard: &mut OwnerGuard) -> bool {
+        let join = self.join(false);
+        let asked = Instant::now();
+        match self.session.join(join.clone()).await {
+            Ok(Joined::Own { token }) => {
+                self.know(token);
+                let flight = FlightRef { token, id: join.flight };
+                guard.renew(&self.core.keeper, self.flight.key(), flight, asked);
+                guard.stands()
+            }
+            Ok(_) => false,
+            Err(_) => {
+                self.core.keeper.forget(self.flight.key(), join.flight, self.waiter);
+                false
+            }
+        }
+    }
+
     /// A run that is cut off from the store, whose callers can neither follow nor
     /// ask again, goes on for them alone.
-    fn may_go_on_alone(&self, lost: LeaseEnd) -> bool {
+    fn may_go_on_alone(&self, lost: LeaseEnd, own: &dyn Deposit) -> bool {
         let cut_off = matches!(lost, LeaseEnd::Silence | LeaseEnd::Missing);
         let settled = self.core.config.lease_loss == LeaseLoss::FinishLocally;
-        cut_off && !self.flight.is_vacant() && (settled || !self.flight.has_deposit())
+        let again = || own.is_repeatable() || self.flight.has_deposit();
+        cut_off && !self.flight.is_vacant() && (settled || !again())
     }
 
     async fn attend_without_lease(&mut self, guard: &mut OwnerGuard) -> Outcome {
@@ -201,6 +235,8 @@ impl Driver {
                 Next::Over
             }
             RunEnd::Failed { report } => {
+                // Its own caller need not wait for the store.
+                self.flight.stir();
                 self.failed_runs += 1;
                 self.end_flight(guard, EndStatus::Failed, report.clone()).await;
                 self.after_failure(FailureKind::OwnerFailed, Some(&report))

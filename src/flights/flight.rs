@@ -4,7 +4,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -16,12 +16,25 @@ use tokio::{
 };
 
 use super::{FlightInfo, FlightPhase, Flights, info::Position};
-use crate::{error::Failure, frame::Head, id::KeyDigest, log::Log, store::BoxFuture};
+use crate::{
+    error::{Failure, FailureKind},
+    frame::Head,
+    id::KeyDigest,
+    log::Log,
+    store::BoxFuture,
+};
 
 /// A request and a service that could run it, as the table sees them.
 pub(crate) trait Deposit: Send + Sync {
     /// Takes the request out and runs it. `None` when its caller has left.
     fn start(self: Arc<Self>, brief: Brief) -> Option<BoxFuture<'static, RunEnd>>;
+
+    /// Whether a request that was started could be run again.
+    fn is_repeatable(&self) -> bool;
+
+    /// Puts a request back that was started and can be run again. False where it
+    /// cannot, or its caller has left.
+    fn restore(&self) -> bool;
 }
 
 /// What a run needs to know.
@@ -94,6 +107,9 @@ pub(crate) struct Flight {
     stirred: Arc<Notify>,
     /// Wakes the driver when the last caller has left.
     vacated: Notify,
+    /// How many drivers it had; too many of them died.
+    drivers: AtomicU32,
+    orphaned: AtomicBool,
     settled: AtomicBool,
     settling: Notify,
     before: Mutex<Option<Arc<Flight>>>,
@@ -107,6 +123,9 @@ struct Seats {
     places: Slab<Option<Arc<dyn Deposit>>>,
     closed: bool,
 }
+
+/// A flight whose drivers die this often fails its callers.
+const DRIVERS: u32 = 3;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics while these locks are held, so what is behind them is whole.
@@ -122,6 +141,8 @@ impl Flight {
             verdict: OnceLock::new(),
             stirred: Arc::default(),
             vacated: Notify::new(),
+            drivers: AtomicU32::new(1),
+            orphaned: AtomicBool::new(false),
             settled: AtomicBool::new(false),
             settling: Notify::new(),
             before: Mutex::new(before),
@@ -163,6 +184,7 @@ impl Flight {
     /// Says where the driver is, under which token if it knows one.
     pub(crate) fn at(&self, phase: FlightPhase, token: u64) {
         self.position.set(phase, token);
+        self.table.moved.notify_waiters();
     }
 
     pub(crate) fn verdict(&self) -> Option<&Verdict> {
@@ -180,9 +202,21 @@ impl Flight {
         self.stirred.notify_waiters();
     }
 
-    /// The next request that is still held here.
-    pub(crate) fn next_deposit(&self) -> Option<Arc<dyn Deposit>> {
-        lock(&self.seats).places.iter_mut().find_map(|(_, place)| place.take())
+    /// The next request that is still held here, and its caller's place.
+    pub(crate) fn next_deposit(&self) -> Option<(usize, Arc<dyn Deposit>)> {
+        let mut seats = lock(&self.seats);
+        seats.places.iter_mut().find_map(|(at, place)| Some((at, place.take()?)))
+    }
+
+    /// Takes a request back whose run is lost, if it can be run again.
+    pub(crate) fn give_back(&self, at: usize, deposit: Arc<dyn Deposit>) {
+        if !deposit.restore() {
+            return;
+        }
+        // Whoever has this place by now, if its caller has left, keeps it.
+        if let Some(place @ None) = lock(&self.seats).places.get_mut(at) {
+            *place = Some(deposit);
+        }
     }
 
     /// Whether a request is still held here.
@@ -224,12 +258,40 @@ impl Flight {
         lock(&self.seats).closed = true;
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        lock(&self.seats).closed
+    }
+
     /// Tells all callers what became of the flight. The first verdict stands.
     pub(crate) fn decide(&self, verdict: Verdict) {
         self.close();
         // A second verdict is that of the driver's own end, and says nothing new.
         let _ = self.verdict.set(verdict);
         self.stir();
+    }
+
+    /// Its driver is gone without a verdict: the runtime that it ran on shut down,
+    /// or it panicked. One of the callers drives it on.
+    pub(crate) fn orphan(&self) {
+        self.orphaned.store(true, Ordering::Release);
+        if self.close_if_vacant() {
+            self.settle();
+        } else {
+            self.stir();
+        }
+    }
+
+    /// True for the one caller that is to drive an orphaned flight.
+    pub(crate) fn adopt(&self) -> bool {
+        if !self.orphaned.load(Ordering::Acquire) || !self.orphaned.swap(false, Ordering::AcqRel) {
+            return false;
+        }
+        if self.drivers.fetch_add(1, Ordering::Relaxed) < DRIVERS {
+            return true;
+        }
+        self.decide(Verdict::Failed(Failure::new(FailureKind::OwnerVanished, None)));
+        self.settle();
+        false
     }
 
     /// The store knows the outcome too: the key is free for the next flight.
@@ -241,6 +303,7 @@ impl Flight {
         }
         self.settled.store(true, Ordering::Release);
         self.settling.notify_waiters();
+        self.table.moved.notify_waiters();
     }
 
     /// Waits until the key's flight before this one has settled.
@@ -256,16 +319,18 @@ impl Flight {
     }
 
     fn leave(&self, place: usize) {
-        let left = {
+        let (left, vacant) = {
             let mut seats = lock(&self.seats);
-            let left = seats.places.try_remove(place);
-            if seats.places.is_empty() {
-                self.vacated.notify_one();
-            }
-            left
+            (seats.places.try_remove(place), seats.places.is_empty())
         };
         // A request may run anything when it is dropped: not under the lock.
         drop(left);
+        if vacant {
+            self.vacated.notify_one();
+            if self.orphaned.load(Ordering::Acquire) && self.close_if_vacant() {
+                self.settle();
+            }
+        }
     }
 }
 

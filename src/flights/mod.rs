@@ -9,6 +9,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use tokio::sync::{Notify, futures::Notified};
+
 use crate::id::KeyDigest;
 
 mod flight;
@@ -22,13 +24,14 @@ const SHARDS: usize = 16;
 /// All flights of one layer in this process.
 pub(crate) struct Flights {
     shards: [Mutex<Shard>; SHARDS],
+    moved: Notify,
 }
 
 type Shard = HashMap<KeyDigest, Arc<Flight>, BuildHasherDefault<DigestHasher>>;
 
 impl Flights {
     pub(crate) fn new() -> Self {
-        Self { shards: std::array::from_fn(|_| Mutex::default()) }
+        Self { shards: std::array::from_fn(|_| Mutex::default()), moved: Notify::new() }
     }
 
     fn shard(&self, key: &KeyDigest) -> MutexGuard<'_, Shard> {
@@ -73,6 +76,11 @@ impl Flights {
         {
             entry.remove();
         }
+    }
+
+    /// Ready when a flight has come to another phase, or to its end.
+    pub(crate) fn moved(&self) -> Notified<'_> {
+        self.moved.notified()
     }
 
     /// The flights in the air.

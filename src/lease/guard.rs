@@ -35,10 +35,19 @@ impl OwnerGuard {
         flight: FlightRef,
         asked: Instant,
     ) -> Self {
-        let term = keeper.terms().stands();
-        let lease = Arc::new(Lease::new(flight, asked, term));
-        let place = keeper.with(|state, now| state.hold(key, Arc::clone(&lease), asked, now));
-        Self { run: None, held: Some(Held { key, lease, keeper: Arc::clone(keeper), place }) }
+        Self { run: None, held: Some(Held::new(keeper, key, flight, asked)) }
+    }
+
+    /// Goes on under a new lease; the old one is gone in the store.
+    pub(crate) fn renew(
+        &mut self,
+        keeper: &Arc<KeeperHandle>,
+        key: KeyDigest,
+        flight: FlightRef,
+        asked: Instant,
+    ) {
+        self.end_heartbeat();
+        self.held = Some(Held::new(keeper, key, flight, asked));
     }
 
     /// A guard for a run without a lease.
@@ -98,6 +107,12 @@ impl OwnerGuard {
 }
 
 impl Held {
+    fn new(keeper: &Arc<KeeperHandle>, key: KeyDigest, flight: FlightRef, asked: Instant) -> Self {
+        let lease = Arc::new(Lease::new(flight, asked, keeper.terms().stands()));
+        let place = keeper.with(|state, now| state.hold(key, Arc::clone(&lease), asked, now));
+        Self { key, lease, keeper: Arc::clone(keeper), place }
+    }
+
     fn release(self) {
         let flight = self.lease.flight();
         self.keeper.with(|state, now| state.release(self.key, flight.id, Some(flight.token), now));

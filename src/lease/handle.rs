@@ -24,6 +24,7 @@ struct Shared {
     desk: Mutex<Desk>,
     terms: Terms,
     wake: Notify,
+    quiet: Notify,
     running: AtomicBool,
     closed: AtomicBool,
 }
@@ -51,6 +52,7 @@ impl KeeperHandle {
                 desk: Mutex::new(Desk { keeper: Keeper::new(terms), rest: Rest::Awake }),
                 terms,
                 wake: Notify::new(),
+                quiet: Notify::new(),
                 running: AtomicBool::new(false),
                 closed: AtomicBool::new(false),
             }),
@@ -87,6 +89,17 @@ impl KeeperHandle {
                 .spawn(keep(running, line));
         }
         Ok(())
+    }
+
+    /// Waits until the store has heard all that it was to be told.
+    pub(crate) async fn quiet(&self) {
+        loop {
+            let quiet = self.shared.quiet.notified();
+            if !self.shared.desk().keeper.has_errands() {
+                return;
+            }
+            quiet.await;
+        }
     }
 
     /// Undoes a `join` whose answer never came, whatever it was.
@@ -187,6 +200,8 @@ async fn keep(running: Running, mut line: Box<dyn Heartbeat>) {
         for (place, reply) in places.into_iter().zip(replies) {
             desk.keeper.answer(place, sent, now, reply);
         }
+        drop(desk);
+        shared.quiet.notify_waiters();
     }
 }
 

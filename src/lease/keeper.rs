@@ -8,8 +8,8 @@ use tokio::{sync::mpsc, time::Instant};
 use super::{Lease, LeaseEnd};
 use crate::{
     config::Config,
-    id::{FlightId, KeyDigest, WaiterId},
-    store::{Beat, BeatReply, Join, Joined, Loss, StoreError},
+    id::{FlightId, FlightRef, KeyDigest, WaiterId},
+    store::{Beat, BeatReply, EndStatus, Join, Joined, Loss, StoreError},
 };
 
 /// The times of a layer's leases.
@@ -91,10 +91,6 @@ impl Keeper {
         Self { terms, posts: Slab::new(), serial: 0, posted: None }
     }
 
-    pub(crate) fn terms(&self) -> Terms {
-        self.terms
-    }
-
     fn post(&mut self, key: KeyDigest, duty: Duty, due: Instant) -> Place {
         self.serial += 1;
         self.posted = Some(self.posted.map_or(due, |posted| posted.min(due)));
@@ -134,7 +130,8 @@ impl Keeper {
         token: Option<u64>,
         now: Instant,
     ) {
-        let beat = Beat::Release { key, flight, token };
+        let status = EndStatus::Abandoned;
+        let beat = Beat::Release { key, flight, token, status };
         self.post(key, Duty::Errand { beat, until: now + self.terms.lease }, now);
     }
 
@@ -171,16 +168,29 @@ impl Keeper {
         self.posts.iter().filter_map(|(_, post)| post.expiry()).min()
     }
 
-    /// Ends the leases that are over by our own clock.
+    /// Ends the leases that are over by our own clock. A run that passed its time
+    /// limit is let go from here, since its own runtime may be blocked.
     pub(crate) fn expire(&mut self, now: Instant) {
+        let until = now + self.terms.lease;
         for (_, post) in &mut self.posts {
-            if post.expiry().is_some_and(|expiry| expiry <= now)
-                && let Duty::Lease { lease, hard_deadline } = &post.duty
-            {
-                let timed_out = *hard_deadline <= now;
-                lease.finish(if timed_out { LeaseEnd::HardTimeout } else { LeaseEnd::Silence });
-                post.due = None;
+            let Duty::Lease { lease, hard_deadline } = &post.duty else { continue };
+            if post.expiry().is_none_or(|expiry| expiry > now) {
+                continue;
             }
+            if now < *hard_deadline {
+                lease.finish(LeaseEnd::Silence);
+                post.due = None;
+                continue;
+            }
+            lease.finish(LeaseEnd::HardTimeout);
+            let FlightRef { token, id: flight } = lease.flight();
+            let (key, status) = (post.key, EndStatus::TimedOut);
+            let beat = Beat::Release { key, flight, token: Some(token), status };
+            // Not the owner's any more, and deaf to the answer of a renewal.
+            self.serial += 1;
+            let serial = self.serial;
+            *post =
+                Post { serial, key, duty: Duty::Errand { beat, until }, due: Some(now), missed: 0 };
         }
     }
 

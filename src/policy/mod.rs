@@ -11,6 +11,6 @@ mod tests;
 pub use self::replay::PER_REQUEST;
 pub(crate) use self::{
     replay::Replay,
-    share::{PrivateReason, Share, share},
-    vary::{Vary, variant, vary},
+    share::{Share, share},
+    vary::{Vary, vary},
 };

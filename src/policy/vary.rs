@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, header::VARY};
 
-use crate::{headers::members, key::Key};
+use crate::headers::members;
 
 /// What a `vary` means for a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,14 +28,4 @@ pub(crate) fn vary(headers: &HeaderMap, covers: impl Fn(&HeaderName) -> bool) ->
         }
     }
     if outside.is_empty() { Vary::Inside } else { Vary::Outside(outside) }
-}
-
-/// What a request has in these headers. Two requests with one key and equal
-/// variants get the same answer, also when neither has the header.
-pub(crate) fn variant(names: &[HeaderName], request: &HeaderMap) -> Key {
-    names
-        .iter()
-        .flat_map(|name| request.get_all(name).into_iter().map(move |value| (name, value)))
-        .fold(Key::builder(), |key, (name, value)| key.part(name).part(value))
-        .build()
 }

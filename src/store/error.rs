@@ -13,6 +13,8 @@ pub struct StoreError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
+    /// A setting cannot work; the message names it and its value.
+    Setting,
     /// The address is not one, or names something that is not supported.
     Address,
     /// No connection could be made.

@@ -306,6 +306,8 @@ pub enum Beat {
         flight: FlightId,
         /// Its token, where it is known.
         token: Option<u64>,
+        /// [`EndStatus::Abandoned`], or [`EndStatus::TimedOut`] where that is why.
+        status: EndStatus,
     },
     /// End a wait.
     Leave {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_singleflight::{
     FlightRef, KeyDigest,
-    store::{EndStatus, Finished, Joined},
+    store::{EndStatus, Finished, Joined, Pushed},
 };
 
 use super::{Engine, LAPSE, Node, ask, ask_after, done, ended, is_failed, is_lapsed, key};
@@ -48,6 +48,21 @@ pub(crate) async fn timeouts_count_as_failed_runs(engine: &impl Engine) {
     let first = run(engine, key, None, EndStatus::Failed).await;
     let second = run(engine, key, Some(first), EndStatus::TimedOut).await;
     let mut follower = Node::new(engine, key).await;
+    is_failed(&follower.join(&ask_after(first)).await, second, EndStatus::TimedOut);
+}
+
+pub(crate) async fn release_of_a_timed_out_run_counts_as_failed(engine: &impl Engine) {
+    let key = key();
+    let first = run(engine, key, None, EndStatus::Failed).await;
+    let mut owner = Node::new(engine, key).await;
+    let second = owner.own(&ask_after(first)).await;
+    let mut follower = Node::new(engine, key).await;
+    follower.follow(&ask(), second).await;
+    owner.release_as(second.id, Some(second.token), EndStatus::TimedOut).await;
+    assert!(matches!(
+        follower.pushed().await,
+        Pushed::Ended { flight, status: EndStatus::TimedOut, record: None } if flight == second
+    ));
     is_failed(&follower.join(&ask_after(first)).await, second, EndStatus::TimedOut);
 }
 

@@ -213,5 +213,7 @@ pub(crate) async fn too_large_answer_is_nobodys(engine: &impl Engine) {
         super::Pushed::Ended { flight: of, status: EndStatus::TooLarge, record: None } if of == flight
     ));
     is_ended(&owner.join(&ask).await, EndStatus::TooLarge);
+    // Who waited for it and missed the push runs alone; who did not, owns.
+    assert!(matches!(follower.join(&ask_after(flight)).await, Joined::Private { .. }));
     follower.own(&super::ask()).await;
 }

@@ -132,7 +132,16 @@ impl Node {
     }
 
     pub(crate) async fn release(&mut self, flight: FlightId, token: Option<u64>) {
-        match self.beat(Beat::Release { key: self.key, flight, token }).await {
+        self.release_as(flight, token, EndStatus::Abandoned).await;
+    }
+
+    pub(crate) async fn release_as(
+        &mut self,
+        flight: FlightId,
+        token: Option<u64>,
+        status: EndStatus,
+    ) {
+        match self.beat(Beat::Release { key: self.key, flight, token, status }).await {
             BeatReply::Gone => {}
             other => panic!("not Gone: {other:?}"),
         }
@@ -296,6 +305,7 @@ macro_rules! conformance {
             chain {
                 two_failed_runs_end_the_chain
                 timeouts_count_as_failed_runs
+                release_of_a_timed_out_run_counts_as_failed
                 fresh_caller_begins_a_new_chain
                 answer_ends_the_chain
                 three_lost_owners_quarantine_the_key

@@ -1,7 +1,7 @@
 //! What the integration tests share.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-pub mod redis_server;
+pub(crate) mod redis_server;
 
 use std::{
     future::Future,
@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Polls until the condition holds; panics when it does not in five seconds.
-pub async fn eventually<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
+pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
     let end = Instant::now() + Duration::from_secs(5);
     while !holds().await {
         assert!(Instant::now() < end, "not in five seconds: {what}");

@@ -13,7 +13,7 @@ const MISSING: &str =
     "redis-server is not on the path: install it (Debian, Ubuntu: apt-get install redis-server)";
 
 /// A running server; killed and forgotten when dropped.
-pub struct RedisServer {
+pub(crate) struct RedisServer {
     child: Child,
     folder: tempfile::TempDir,
     port: u16,
@@ -22,12 +22,12 @@ pub struct RedisServer {
 
 impl RedisServer {
     /// Starts one and waits until it answers.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::start_with(&[])
     }
 
     /// Starts one with more arguments.
-    pub fn start_with(args: &[&str]) -> Self {
+    pub(crate) fn start_with(args: &[&str]) -> Self {
         let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
         // A port that was free a moment ago may be taken by now: then another.
         for _ in 0..10 {
@@ -43,40 +43,40 @@ impl RedisServer {
     }
 
     /// The address over TCP.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
     /// The address over the unix socket.
-    pub fn unix_url(&self) -> String {
+    pub(crate) fn unix_url(&self) -> String {
         format!("unix://{}", self.socket().display())
     }
 
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
     /// Kills the server as a crash would.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
     /// Starts it again on the same port, with nothing in it.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.kill();
         self.child = spawn(&self.folder, self.port, &self.args);
         assert!(self.wait(), "redis-server came back on its port");
     }
 
     /// Sends one command over a connection of its own; the raw answer.
-    pub fn command(&self, parts: &[&str]) -> String {
+    pub(crate) fn command(&self, parts: &[&str]) -> String {
         let mut stream = UnixStream::connect(self.socket()).expect("the server's socket");
         ask(&mut stream, parts)
     }
 
     /// The answer to a command as lines, without the lengths of RESP2.
-    pub fn lines(&self, parts: &[&str]) -> Vec<String> {
+    pub(crate) fn lines(&self, parts: &[&str]) -> Vec<String> {
         let answer = self.command(parts);
         let lines = answer.split("\r\n").filter(|line| !line.starts_with(['$', '*']));
         lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
@@ -147,18 +147,18 @@ fn ask(stream: &mut UnixStream, parts: &[&str]) -> String {
 }
 
 /// Accepts connections and never says a word.
-pub fn silent_server() -> (TcpListener, String) {
+pub(crate) fn silent_server() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("its address");
     (listener, format!("redis://user:hunter2@{address}/"))
 }
 
 /// A port on which nobody listens.
-pub fn closed_port() -> String {
+pub(crate) fn closed_port() -> String {
     format!("redis://user:hunter2@127.0.0.1:{}/", free_port())
 }
 
 /// Whether the port answers.
-pub fn is_open(port: u16) -> bool {
+pub(crate) fn is_open(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).is_ok()
 }

@@ -196,6 +196,7 @@ impl Record {
         &mut self,
         flight: FlightId,
         token: Option<u64>,
+        status: EndStatus,
         now: Instant,
     ) -> Option<Pushed> {
         self.purge(now);
@@ -203,7 +204,17 @@ impl Record {
         let held = meta.end.is_none()
             && meta.owner.id == flight
             && token.is_none_or(|token| token == meta.owner.token);
-        held.then(|| meta.let_go(now))
+        held.then(|| {
+            let pushed = meta.let_go(now);
+            match (&mut meta.end, status) {
+                (Some(end), EndStatus::TimedOut) => {
+                    end.status = status;
+                    meta.failures += 1;
+                    Pushed::Ended { flight: meta.owner, status, record: None }
+                }
+                _ => pushed,
+            }
+        })
     }
 
     pub(super) fn leave(&mut self, waiter: WaiterId) {
@@ -258,6 +269,8 @@ impl Meta {
                 Some(Joined::Done { flight: self.owner, record, reused: fresh })
             }
             EndStatus::Private => Some(Joined::Private { left: self.expires - now }),
+            // Whoever waited for it runs alone, like the others who did.
+            EndStatus::TooLarge if ask.known > 0 => Some(Joined::Private { left: Duration::ZERO }),
             status if mine => Some(Joined::Ended { status }),
             _ if self.prev_of(ask.flight).is_some() => {
                 self.prev_of(ask.flight).map(|status| Joined::Ended { status })

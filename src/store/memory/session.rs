@@ -153,9 +153,9 @@ impl Shards {
             Beat::Watch { key, join, mark } => {
                 BeatReply::Watched(self.join(key, join, Some(*mark), None))
             }
-            Beat::Release { key, flight, token } => {
+            Beat::Release { key, flight, token, status } => {
                 self.lock(key).existing(key, now, |entry| {
-                    let pushed = entry.record.release(*flight, *token, now);
+                    let pushed = entry.record.release(*flight, *token, *status, now);
                     entry.publish(pushed);
                 });
                 BeatReply::Gone

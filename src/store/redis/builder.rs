@@ -2,8 +2,10 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use bb8_redis::{RedisConnectionManager, bb8, redis};
+
 use super::{
-    connect::Connector,
+    connect::{self, Connector},
     gate::Gate,
     handle::{RedisStore, Shared},
     hub::Hub,
@@ -18,17 +20,24 @@ const PREFIX_MAX: usize = 64;
 #[derive(Clone)]
 #[must_use = "a builder does nothing until it connects"]
 pub struct RedisStoreBuilder {
-    url: String,
+    server: Server,
     prefix: String,
     operation_limit: Duration,
     connect_limit: Duration,
     pool_size: u32,
 }
 
+/// Where the server is.
+#[derive(Clone)]
+pub(super) enum Server {
+    Url(String),
+    Pool(bb8::Pool<RedisConnectionManager>, redis::Client),
+}
+
 impl RedisStoreBuilder {
-    pub(super) fn new(url: String) -> Self {
+    pub(super) fn new(server: Server) -> Self {
         Self {
-            url,
+            server,
             prefix: "ai:flight".to_owned(),
             operation_limit: Duration::from_millis(250),
             connect_limit: Duration::from_secs(2),
@@ -55,8 +64,9 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How many connections scripts share. Defaults to 4. Three more exist beside
-    /// them: for pushes, for large records and for the keeper.
+    /// How many connections scripts share, where the pool is the store's own.
+    /// Defaults to 4. Three more exist beside them: for pushes, for large records
+    /// and for the keeper.
     pub fn pool_size(mut self, size: u32) -> Self {
         self.pool_size = size;
         self
@@ -85,26 +95,32 @@ impl RedisStoreBuilder {
     }
 
     fn build(self) -> Result<(RedisStore, Connector), StoreError> {
-        let Self { url, prefix, operation_limit: limit, connect_limit, pool_size } = self;
-        let refuse = |text| Err(StoreError::new(StoreErrorKind::Address, text));
+        let Self { server, prefix, operation_limit: limit, connect_limit, pool_size } = self;
         let fits = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
         if prefix.is_empty() || prefix.len() > PREFIX_MAX || !prefix.bytes().all(fits) {
-            return refuse("prefix: 1 to 64 ASCII characters without braces and blanks");
+            let rule = "must be 1 to 64 ASCII characters without braces and blanks";
+            return Err(refused("prefix", prefix, rule));
         }
-        if limit.is_zero() {
-            return refuse("operation_limit: zero leaves no time for an answer");
-        }
-        if connect_limit.is_zero() {
-            return refuse("connect_limit: zero leaves no time to connect");
+        for (setting, value) in [("operation_limit", limit), ("connect_limit", connect_limit)] {
+            if value < Duration::from_millis(1) {
+                return Err(refused(setting, value, "must be at least 1ms"));
+            }
         }
         if pool_size == 0 {
-            return refuse("pool_size: at least one connection is needed");
+            return Err(refused("pool_size", pool_size, "must be at least 1"));
         }
-        let connector = Connector::new(&url, connect_limit)?;
+        let (info, pool) = match server {
+            Server::Url(url) => (connect::address(&url)?, None),
+            Server::Pool(pool, client) => (client.get_connection_info().clone(), Some(pool)),
+        };
+        let connector = Connector::new(info, connect_limit);
         let names = Names::new(&prefix, connector.database());
         let store = RedisStore::new(Shared {
             gate: Gate::new(limit, connector.to_string()),
-            pool: Pool::new(connector.clone(), pool_size, limit),
+            pool: match pool {
+                Some(pool) => Pool::given(pool, connector.clone(), limit),
+                None => Pool::new(connector.clone(), pool_size, limit),
+            },
             bodies: Pool::new(connector.clone(), 1, limit),
             hub: Arc::new(Hub::new(connector.clone(), names.clone(), limit)),
             names,
@@ -113,10 +129,14 @@ impl RedisStoreBuilder {
     }
 }
 
+fn refused(setting: &str, value: impl fmt::Debug, rule: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Setting, format!("{setting} ({value:?}) {rule}"))
+}
+
 impl fmt::Debug for RedisStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStoreBuilder")
-            .field("url", &"..")
+            .field("server", &"..")
             .field("prefix", &self.prefix)
             .field("operation_limit", &self.operation_limit)
             .field("connect_limit", &self.connect_limit)

@@ -30,11 +30,10 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    pub(super) fn new(url: &str, limit: Duration) -> Result<Self, StoreError> {
-        let info = address(url)?;
+    pub(super) fn new(info: ConnectionInfo, limit: Duration) -> Self {
         let tcp = TcpSettings::default().set_nodelay(true);
         let info = info.set_tcp_settings(tcp);
-        Ok(Self { info, limit, resp3: Arc::new(AtomicBool::new(true)) })
+        Self { info, limit, resp3: Arc::new(AtomicBool::new(true)) }
     }
 
     pub(super) fn database(&self) -> i64 {
@@ -114,11 +113,10 @@ impl Connector {
             redis::Value::VerbatimString { text, .. } => text.clone(),
             _ => String::new(),
         };
-        if let Some(version) = text.lines().find_map(|line| line.strip_prefix("redis_version:")) {
-            if is_too_old(version) {
-                let text = format!("{self} is version {version}: 6.2 or newer is needed");
-                return Err(StoreError::new(StoreErrorKind::Unsupported, text));
-            }
+        let version = text.lines().find_map(|line| line.strip_prefix("redis_version:"));
+        if let Some(version) = version.filter(|version| is_too_old(version)) {
+            let text = format!("{self} is version {version}: 6.2 or newer is needed");
+            return Err(StoreError::new(StoreErrorKind::Unsupported, text));
         }
         if let redis::Value::ServerError(error) = eval {
             let kind = match error.code() {
@@ -185,8 +183,8 @@ fn is_too_old(version: &str) -> bool {
     }
 }
 
-fn address(url: &str) -> Result<ConnectionInfo, StoreError> {
-    // The text of a URL is never repeated: it may hold a password.
+/// Reads an address. The error never repeats it: it may hold a password.
+pub(super) fn address(url: &str) -> Result<ConnectionInfo, StoreError> {
     let refuse = |text: String| Err(StoreError::new(StoreErrorKind::Address, text));
     let Some((scheme, _)) = url.split_once("://") else {
         return refuse("the store's address is not a URL such as redis://127.0.0.1/".to_owned());
@@ -223,7 +221,8 @@ mod tests {
             assert_eq!(error.kind(), StoreErrorKind::Address, "{url}");
             assert!(!error.to_string().contains("hunter2"), "{error}");
         }
-        let connector = Connector::new("redis://user:hunter2@host/3", Duration::ZERO).unwrap();
+        let connector =
+            Connector::new(address("redis://user:hunter2@host/3").unwrap(), Duration::ZERO);
         assert_eq!(format!("{connector:?} {connector}"), "Connector(host:6379) host:6379");
         assert_eq!(connector.database(), 3);
     }

@@ -2,9 +2,16 @@
 
 use std::{fmt, sync::Arc};
 
+use bb8_redis::{RedisConnectionManager, bb8, redis};
+
 use super::{
-    builder::RedisStoreBuilder, gate::Gate, heartbeat::RedisHeartbeat, hub::Hub, keys::Names,
-    pool::Pool, session::RedisSession,
+    builder::{RedisStoreBuilder, Server},
+    gate::Gate,
+    heartbeat::RedisHeartbeat,
+    hub::Hub,
+    keys::Names,
+    pool::Pool,
+    session::RedisSession,
 };
 use crate::{
     id::KeyDigest,
@@ -46,7 +53,16 @@ impl RedisStore {
     /// Begins with the server's address: `redis://[user:password@]host[:port][/db]`
     /// or `unix:///path/to/socket`.
     pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
-        RedisStoreBuilder::new(url.into())
+        RedisStoreBuilder::new(Server::Url(url.into()))
+    }
+
+    /// Begins with a pool that the application has already, for scripts. Pushes,
+    /// large records and the keeper connect by the client, to the same server.
+    pub fn with_pool(
+        pool: bb8::Pool<RedisConnectionManager>,
+        client: redis::Client,
+    ) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(Server::Pool(pool, client))
     }
 
     pub(super) fn new(shared: Shared) -> Self {

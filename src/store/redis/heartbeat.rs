@@ -27,6 +27,7 @@ impl RedisHeartbeat {
         let result = tokio::time::timeout(limit, self.ask(calls)).await;
         let result = result.unwrap_or_else(|_| Err(error::timed_out()));
         match &result {
+            Ok(answers) if answers.iter().all(|a| matches!(a, Value::ServerError(_))) => {}
             Ok(_) => self.shared.gate.succeeded(),
             Err(_) => self.connection = None,
         }
@@ -84,7 +85,9 @@ impl RedisHeartbeat {
                 let look = crate::store::Join { look_only: true, ..join.clone() };
                 step::join(names, *key, &look, Some(*mark))
             }
-            Beat::Release { key, flight, token } => step::release(names, *key, *flight, *token),
+            Beat::Release { key, flight, token, status } => {
+                step::release(names, *key, *flight, *token, *status)
+            }
             Beat::Leave { key, waiter } => step::leave(names, *key, *waiter),
         }
     }

@@ -22,7 +22,7 @@ use super::{
     queue::Queue,
     seat::Seat,
 };
-use crate::{id::KeyDigest, store::Pushed};
+use crate::id::KeyDigest;
 
 /// The listeners of a process.
 pub(super) struct Hub {
@@ -114,8 +114,13 @@ impl Hub {
         self.changed.notify_waiters();
     }
 
-    /// Puts the line to use, and subscribes all keys on it.
-    pub(super) fn opened(&self, number: u64, connection: MultiplexedConnection) -> Option<Sent> {
+    /// Puts the line to use, and subscribes all keys on it. Also whoever listened
+    /// before: they are told to look once the server has confirmed.
+    pub(super) fn opened(
+        &self,
+        number: u64,
+        connection: MultiplexedConnection,
+    ) -> (Option<Sent>, Vec<Arc<Queue>>) {
         let mut pipe = Pipeline::new();
         let mut table = self.table();
         for key in table.listeners.keys() {
@@ -124,9 +129,10 @@ impl Hub {
         table.connecting = false;
         table.line = Some(Line { number, connection: connection.clone() });
         let sent = (!pipe.is_empty()).then(|| Sent::new(connection, pipe));
+        let listeners = table.listeners.values().flatten().cloned().collect();
         drop(table);
         self.changed.notify_waiters();
-        sent
+        (sent, listeners)
     }
 
     /// The line is of no more use.
@@ -139,11 +145,6 @@ impl Hub {
 
     pub(super) fn has_line(&self, number: u64) -> bool {
         self.table().line.as_ref().is_some_and(|line| line.number == number)
-    }
-
-    /// Tells every session to look.
-    pub(super) fn gap(&self) {
-        self.table().listeners.values().flatten().for_each(|queue| queue.push(Pushed::Gap));
     }
 
     /// Hears what the server sends on a line.

@@ -12,6 +12,7 @@ use bb8_redis::redis::{Pipeline, RedisError, Value, aio::MultiplexedConnection};
 use tokio::sync::Notify;
 
 use super::hub::Hub;
+use crate::store::Pushed;
 
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
@@ -98,7 +99,8 @@ async fn open(hub: &Weak<Hub>) -> Option<Option<u64>> {
         hub.not_opened();
         return None;
     }
-    if let Some(sent) = hub.opened(number, connection) {
+    let (sent, listeners) = hub.opened(number, connection);
+    if let Some(sent) = sent {
         match tokio::time::timeout(limit.max(LONGEST_WAIT), sent).await {
             Ok(Ok(_)) => {}
             _ => {
@@ -110,6 +112,6 @@ async fn open(hub: &Weak<Hub>) -> Option<Option<u64>> {
     if number > 1 {
         tracing::debug!(address = %connector, "push connection is up again");
     }
-    hub.gap();
+    listeners.iter().for_each(|queue| queue.push(Pushed::Gap));
     Some(Some(number))
 }

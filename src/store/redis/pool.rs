@@ -10,7 +10,7 @@ use std::{
 };
 
 use bb8_redis::{
-    bb8,
+    RedisConnectionManager, bb8,
     redis::{Cmd, Pipeline, PushKind, RedisError, Value, aio::MultiplexedConnection},
 };
 
@@ -19,10 +19,16 @@ use crate::store::{StoreError, StoreErrorKind};
 
 /// A fixed number of connections, opened when first used.
 pub(super) struct Pool {
-    pool: OnceLock<bb8::Pool<Manager>>,
+    source: Source,
     manager: Manager,
     size: u32,
     limit: Duration,
+}
+
+enum Source {
+    Own(OnceLock<bb8::Pool<Manager>>),
+    /// The application's.
+    Given(bb8::Pool<RedisConnectionManager>),
 }
 
 /// What is asked of a connection.
@@ -57,7 +63,16 @@ struct Manager {
 impl Pool {
     pub(super) fn new(connector: Connector, size: u32, limit: Duration) -> Self {
         let manager = Manager { connector, last_error: Arc::default() };
-        Self { pool: OnceLock::new(), manager, size, limit }
+        Self { source: Source::Own(OnceLock::new()), manager, size, limit }
+    }
+
+    /// Shares a pool that the application has; its health is the application's.
+    pub(super) fn given(
+        pool: bb8::Pool<RedisConnectionManager>,
+        connector: Connector,
+        limit: Duration,
+    ) -> Self {
+        Self { source: Source::Given(pool), ..Self::new(connector, 0, limit) }
     }
 
     /// Sends a request. `again` says that it may be sent twice, so that a connection
@@ -78,7 +93,11 @@ impl Pool {
 
     // A checkout lasts only as long as this: commands share connections.
     async fn connection(&self) -> Result<Connection, StoreError> {
-        let pool = self.pool.get_or_init(|| {
+        let pool = match &self.source {
+            Source::Given(pool) => return self.borrow(pool).await,
+            Source::Own(pool) => pool,
+        };
+        let pool = pool.get_or_init(|| {
             bb8::Pool::builder()
                 .max_size(self.size)
                 .min_idle(self.size)
@@ -101,6 +120,23 @@ impl Pool {
                 return Ok(connection);
             }
         }
+    }
+
+    async fn borrow(
+        &self,
+        pool: &bb8::Pool<RedisConnectionManager>,
+    ) -> Result<Connection, StoreError> {
+        match pool.get().await {
+            Ok(handle) => Ok(Connection { handle: handle.clone(), broken: Arc::default() }),
+            Err(bb8::RunError::User(error)) => Err(self.manager.connector.unreachable(&error)),
+            Err(bb8::RunError::TimedOut) => Err(error::timed_out()),
+        }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("size", &self.size).finish_non_exhaustive()
     }
 }
 
@@ -151,6 +187,12 @@ impl Connection {
             }
         };
         match value {
+            // A value of a foreign kind under our name is none of ours.
+            Value::ServerError(error)
+                if error.code() == "WRONGTYPE" && matches!(request, Request::Command(_)) =>
+            {
+                Ok(Value::Nil)
+            }
             Value::ServerError(error) => Err(error::from_server(&error)),
             value => Ok(value),
         }

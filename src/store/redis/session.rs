@@ -8,7 +8,10 @@ use bytes::Bytes;
 use super::{error, handle::Shared, pool::Request, reply, seat::Seat, step};
 use crate::{
     id::{FlightRef, KeyDigest},
-    store::{Abandoned, BoxFuture, Finish, Finished, Join, Joined, Pushed, Session, StoreError},
+    store::{
+        Abandoned, BoxFuture, Finish, Finished, Join, Joined, Pushed, Session, StoreError,
+        StoreErrorKind,
+    },
 };
 
 /// A session with a Redis server.
@@ -30,6 +33,11 @@ impl RedisSession {
         shared.hub.line_opened().await;
         let seat = self.seat.get_or_insert_with(|| shared.hub.seat(self.key));
         let answer = match seat.join(&call).await {
+            // It broke while it was idle: no answer was processed, so ask again.
+            Some(Err(error)) if error.kind() == StoreErrorKind::Disconnected => None,
+            answer => answer,
+        };
+        let answer = match answer {
             Some(answer) => answer?,
             // The line subscribes the seat when it is up, and then says to look.
             None => {

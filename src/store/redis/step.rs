@@ -81,8 +81,20 @@ pub(super) fn abandon(names: &Names, key: KeyDigest, flight: FlightRef) -> Call 
         .arg(names.channel(key))
 }
 
-pub(super) fn release(names: &Names, key: KeyDigest, flight: FlightId, token: Option<u64>) -> Call {
-    RELEASE.call().key(names.meta(key)).arg(flight).arg(token.unwrap_or(0)).arg(names.channel(key))
+pub(super) fn release(
+    names: &Names,
+    key: KeyDigest,
+    flight: FlightId,
+    token: Option<u64>,
+    status: EndStatus,
+) -> Call {
+    RELEASE
+        .call()
+        .key(names.meta(key))
+        .arg(flight)
+        .arg(token.unwrap_or(0))
+        .arg(word(status))
+        .arg(names.channel(key))
 }
 
 pub(super) fn leave(names: &Names, key: KeyDigest, waiter: WaiterId) -> Call {

@@ -14,7 +14,7 @@ if not owned(record, token, flight) then
   return lost(record)
 end
 
-if status == 'done' and form == 'kept' then
+if (status == 'done' and form == 'kept') or status == 'abandoned' then
   local waiting = live(waiters)
   if waiting > 0 then
     return { 'WANTED' }

@@ -115,6 +115,9 @@ if record and record.ownerToken >= known then
     end
   elseif status == 'private' and now < record.markEnd then
     return { 'PRIVATE', int(math.ceil((record.markEnd - now) / 1000)) }
+  elseif status == 'toolarge' and known > 0 and not mine then
+    -- Whoever waited for it runs alone, like the others who did.
+    return { 'PRIVATE', 0 }
   elseif (status == 'failed' or status == 'timedout') and known > 0 and not mine
     and record.failures >= FAILURES then
     return { 'FAILED', int(record.ownerToken), record.flight, status, record.report or '' }

@@ -1,0 +1,9 @@
+//! Flights on the memory store under a paused clock: who shares, who runs, who
+//! takes over. Several layers on one store are so many simulated processes.
+
+mod leaving;
+mod limits;
+mod outage;
+mod outcomes;
+mod rig;
+mod sharing;

@@ -1,0 +1,157 @@
+//! Owners that are cut off, and a store that is away.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+use tower_singleflight::{Config, FailureKind, LeaseLoss, MemoryStore, StoreDown};
+
+use crate::rig::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_fails_no_request() {
+    let counts = Arc::<Counts>::default();
+    let line = Line::new(&MemoryStore::new());
+    line.cut();
+    let node = Node::new(line, &slow(&counts, ms(1000)), Config::default());
+    for answer in join_all((0..50).map(|_| node.call("/a"))).await {
+        assert_eq!(answer.text(), "run 0");
+        assert!(answer.took <= ms(1260), "{:?}", answer.took);
+    }
+    assert_eq!(counts.calls(), 1);
+    assert_eq!(*counts.tokens.lock().unwrap(), [None], "no lease, no token");
+    until(|| node.in_air() == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_refuses_where_it_is_told_to() {
+    let counts = Arc::<Counts>::default();
+    let line = Line::new(&MemoryStore::new());
+    line.cut();
+    let config = Config::builder().store_down(StoreDown::Reject).build().unwrap();
+    let node = Node::new(line, &slow(&counts, ms(1000)), config);
+    let answer = node.call("/a").await;
+    assert_eq!((answer.status, answer.kind()), (503, Some(FailureKind::StoreDown)));
+    assert_eq!(counts.calls(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn e1_a_short_cut_costs_no_lease() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let line = Line::new(&store);
+    let inner = slow(&counts, ms(15_000));
+    let a = Node::new(line.clone(), &inner, Config::default());
+    let b = Node::new(store, &inner, Config::default());
+    let owner = a.call("/a");
+    until(|| counts.calls() == 1).await;
+    let follower = b.call("/a");
+    tokio::time::sleep(ms(4000)).await;
+    line.cut();
+    tokio::time::sleep(ms(1500)).await;
+    line.heal();
+    assert_eq!(owner.await.text(), "run 0");
+    assert_eq!(follower.await.text(), "run 0");
+    assert_eq!(counts.calls(), 1);
+}
+
+/// Cut off for good, the owner stops before anybody else can own.
+#[tokio::test(start_paused = true)]
+async fn e2_an_owner_that_is_cut_off_stops_in_time() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let line = Line::new(&store);
+    let inner = slow(&counts, ms(20_000));
+    let a = Node::new(line.clone(), &inner, Config::default());
+    let b = Node::new(store, &inner, Config::default());
+    let owner = a.call("/a");
+    until(|| counts.calls() == 1).await;
+    // Somebody whose request can be run again.
+    let second = a.call("/a");
+    let follower = b.call("/a");
+    tokio::time::sleep(ms(5000)).await;
+    line.cut();
+    until(|| counts.dropped() == 1).await;
+    let dropped = counts.dropped.lock().unwrap()[0];
+    until(|| counts.calls() >= 2).await;
+    assert!(tokio::time::Instant::now() >= dropped);
+    line.heal();
+    let answer = follower.await;
+    assert!(answer.took <= ms(5000) + LEASE + ms(1000) + ms(20_000), "{:?}", answer.took);
+    owner.await;
+    second.await;
+    let stats = a.layer.stats();
+    assert_eq!(stats.leases_lost, 1);
+}
+
+/// Nobody could run the request again, so the run goes on for its own caller.
+#[tokio::test(start_paused = true)]
+async fn a_cut_off_run_that_cannot_be_repeated_goes_on_alone() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let line = Line::new(&store);
+    let inner = slow(&counts, ms(20_000));
+    let a = Node::new(line.clone(), &inner, Config::default());
+    let b = Node::new(store, &inner, Config::default());
+    let owner = a.call("/a");
+    until(|| counts.calls() == 1).await;
+    let follower = b.call("/a");
+    tokio::time::sleep(ms(5000)).await;
+    line.cut();
+    assert_eq!(owner.await.text(), "run 0");
+    assert_eq!(follower.await.text(), "run 1", "the first run is not published");
+    assert_eq!(b.layer.stats().takeovers, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn finish_locally_keeps_every_cut_off_run() {
+    let counts = Arc::<Counts>::default();
+    let line = Line::new(&MemoryStore::new());
+    let config = Config::builder().lease_loss(LeaseLoss::FinishLocally).build().unwrap();
+    let a = Node::new(line.clone(), &slow(&counts, ms(20_000)), config);
+    let callers: Vec<_> = (0..3).map(|_| a.call("/a")).collect();
+    tokio::time::sleep(ms(5000)).await;
+    line.cut();
+    for answer in join_all(callers).await {
+        assert_eq!((answer.text(), answer.took), ("run 0", ms(20_000)));
+    }
+}
+
+/// The process is gone without a word, as far as the others can see.
+#[tokio::test(start_paused = true)]
+async fn d3_an_owner_that_is_gone_is_taken_over_within_the_lease_and_a_second() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let line = Line::new(&store);
+    let inner = slow(&counts, ms(20_000));
+    let a = Node::new(line.clone(), &inner, Config::default());
+    let nodes = [(); 3].map(|()| Node::new(store.clone(), &inner, Config::default()));
+    let owner = a.call("/a");
+    until(|| counts.calls() == 1).await;
+    let followers: Vec<_> = (0..30).map(|nth| nodes[nth % 3].call("/a")).collect();
+    tokio::time::sleep(ms(5000)).await;
+    line.cut();
+    let gone = tokio::time::Instant::now();
+    owner.hang_up();
+    until(|| counts.calls() == 2).await;
+    assert!(gone.elapsed() <= LEASE + ms(1000), "{:?}", gone.elapsed());
+    for answer in join_all(followers).await {
+        assert_eq!(answer.text(), "run 1");
+    }
+    assert_eq!(counts.calls(), 2);
+    assert_eq!(nodes.iter().map(|node| node.layer.stats().takeovers).sum::<u64>(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f8_a_store_that_loses_its_data_is_owned_again_by_the_same_run() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let inner = slow(&counts, ms(10_000));
+    let a = Node::new(store.clone(), &inner, Config::default());
+    let b = Node::new(store.clone(), &inner, Config::default());
+    let owner = a.call("/a");
+    until(|| counts.calls() == 1).await;
+    tokio::time::sleep(ms(3500)).await;
+    store.clear();
+    tokio::time::sleep(BEAT * 2).await;
+    let follower = b.call("/a");
+    assert_eq!(owner.await.text(), "run 0");
+    assert_eq!(follower.await.text(), "run 0");
+    assert_eq!(counts.calls(), 1);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(store.len(), 0);
+}

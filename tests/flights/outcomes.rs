@@ -1,0 +1,94 @@
+//! What each end of a flight means to its callers.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use http::HeaderValue;
+use tower_singleflight::{Config, MemoryStore};
+
+use crate::rig::*;
+
+#[tokio::test(start_paused = true)]
+async fn b3_errors_of_inner_are_answers() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    for (nth, code) in [400, 404, 410, 429, 500, 503].into_iter().enumerate() {
+        let inner = inner(&counts, move |_| async move {
+            tokio::time::sleep(ms(100)).await;
+            let mut response = status(code);
+            response.headers_mut().insert("x-why", HeaderValue::from_static("a"));
+            response.headers_mut().insert("retry-after", HeaderValue::from_static("7"));
+            response
+        });
+        let [a, b] = [(); 2].map(|()| Node::new(store.clone(), &inner, Config::default()));
+        let path = format!("/{code}");
+        for answer in join_all((0..10).map(|nth| [&a, &b][nth % 2].call(&path))).await {
+            assert_eq!((answer.status, answer.text()), (code, "a"));
+            assert_eq!(answer.headers["x-why"], "a");
+            assert_eq!(answer.headers["retry-after"], "7");
+        }
+        assert_eq!(counts.calls(), nth + 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f5_l3_a_private_answer_frees_all_at_its_head() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let inner = inner(&counts, |nth| async move {
+        tokio::time::sleep(ms(500)).await;
+        let mut response = answer(format!("run {nth}"));
+        response.headers_mut().insert("cache-control", HeaderValue::from_static("no-store"));
+        response
+    });
+    let [a, b] = [(); 2].map(|()| Node::new(store.clone(), &inner, Config::default()));
+    let answers = join_all((0..20).map(|nth| [&a, &b][nth % 2].call("/a"))).await;
+    let mut bodies: Vec<_> = answers.iter().map(|answer| answer.text().to_owned()).collect();
+    bodies.sort();
+    bodies.dedup();
+    assert_eq!(bodies.len(), 20, "each its own");
+    assert!(answers.iter().all(|answer| answer.took <= ms(1010)));
+    assert_eq!(counts.calls(), 20);
+    // For a while nobody waits for nothing.
+    let later = join_all((0..5).map(|nth| [&a, &b][nth % 2].call("/a"))).await;
+    assert!(later.iter().all(|answer| answer.took <= ms(510)), "{later:?}");
+    // After it, one is tried first.
+    tokio::time::sleep(ms(6000)).await;
+    let after = join_all((0..5).map(|nth| [&a, &b][nth % 2].call("/a"))).await;
+    assert_eq!(after.iter().filter(|answer| answer.took > ms(900)).count(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn b4_an_answer_over_the_limit_goes_to_its_own_caller() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let inner = inner(&counts, |nth| async move {
+        tokio::time::sleep(ms(500)).await;
+        answer(vec![b'a' + nth as u8; 2000])
+    });
+    let config = Config::builder().max_share_bytes(1000).build().unwrap();
+    let [a, b] = [(); 2].map(|()| Node::new(store.clone(), &inner, config.clone()));
+    let answers = join_all((0..10).map(|nth| [&a, &b][nth % 2].call("/a"))).await;
+    for answer in &answers {
+        assert_eq!(answer.body.as_ref().unwrap().len(), 2000);
+        assert!(answer.took <= ms(1010), "in parallel: {:?}", answer.took);
+    }
+    assert_eq!(counts.calls(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn b1_a_panic_is_its_callers_and_the_others_elect_anew() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let inner = inner(&counts, |nth| async move {
+        tokio::time::sleep(ms(100)).await;
+        if nth == 0 { panic!("the first run fails") } else { answer(format!("run {nth}")) }
+    });
+    let [a, b] = [(); 2].map(|()| Node::new(store.clone(), &inner, Config::default()));
+    let first = a.call("/a");
+    until(|| counts.calls() == 1).await;
+    let others: Vec<_> = (0..10).map(|nth| [&a, &b][nth % 2].call("/a")).collect();
+    assert!(tokio::spawn(first).await.is_err_and(|error| error.is_panic()));
+    for answer in join_all(others).await {
+        assert_eq!(answer.text(), "run 1");
+        assert!(answer.took <= ms(1000));
+    }
+    assert_eq!(a.call("/a").await.text(), "run 2");
+    until(|| a.in_air() + b.in_air() == 0).await;
+}

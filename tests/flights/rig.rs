@@ -1,0 +1,327 @@
+//! A counting inner service, nodes that share a store, and a store that can be cut.
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use tokio::{task::JoinHandle, time::Instant};
+use tower::{Layer, ServiceExt, util::BoxCloneSyncService};
+use tower_singleflight::{
+    Config, Failure, FailureKind, FlightToken, HttpKey, KeyDigest, MemoryStore, ResponseBody,
+    SingleFlight, SingleFlightLayer, Store,
+    store::{
+        Abandoned, Beat, BeatReply, BoxFuture, Finish, Finished, Heartbeat, Join, Joined, Pushed,
+        Session, StoreError, StoreErrorKind, StoreState,
+    },
+};
+
+pub(crate) type Body = Full<Bytes>;
+type Inner = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
+
+pub(crate) const LEASE: Duration = Duration::from_secs(3);
+pub(crate) const BEAT: Duration = Duration::from_secs(1);
+
+pub(crate) fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// What all inner services of a test count together.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) calls: AtomicUsize,
+    pub(crate) running: AtomicUsize,
+    pub(crate) max_running: AtomicUsize,
+    pub(crate) dropped: Mutex<Vec<Instant>>,
+    pub(crate) tokens: Mutex<Vec<Option<u64>>>,
+}
+
+impl Counts {
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.load(SeqCst)
+    }
+
+    pub(crate) fn dropped(&self) -> usize {
+        self.dropped.lock().unwrap().len()
+    }
+}
+
+struct Run(Arc<Counts>, bool);
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, SeqCst);
+        if !self.1 {
+            self.0.dropped.lock().unwrap().push(Instant::now());
+        }
+    }
+}
+
+/// An inner service: `work` gets the number of the run and gives the response.
+pub(crate) fn inner<F, Fut>(counts: &Arc<Counts>, work: F) -> Inner
+where
+    F: Fn(usize) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Response<Body>> + Send + 'static,
+{
+    let counts = Arc::clone(counts);
+    BoxCloneSyncService::new(tower::service_fn(move |request: Request<Body>| {
+        let nth = counts.calls.fetch_add(1, SeqCst);
+        let running = counts.running.fetch_add(1, SeqCst) + 1;
+        counts.max_running.fetch_max(running, SeqCst);
+        let token = request.extensions().get::<FlightToken>().map(|token| token.get());
+        counts.tokens.lock().unwrap().push(token);
+        let run = Run(Arc::clone(&counts), false);
+        let work = work(nth);
+        async move {
+            let mut run = run;
+            let response = work.await;
+            run.1 = true;
+            Ok(response)
+        }
+    }))
+}
+
+/// An inner service that takes `time` and says which run it was.
+pub(crate) fn slow(counts: &Arc<Counts>, time: Duration) -> Inner {
+    inner(counts, move |nth| async move {
+        tokio::time::sleep(time).await;
+        answer(format!("run {nth}"))
+    })
+}
+
+pub(crate) fn answer(text: impl Into<Bytes>) -> Response<Body> {
+    Response::new(Body::new(text.into()))
+}
+
+pub(crate) fn status(status: u16) -> Response<Body> {
+    let mut response = answer("a");
+    *response.status_mut() = StatusCode::from_u16(status).unwrap();
+    response
+}
+
+/// One simulated process.
+#[derive(Clone)]
+pub(crate) struct Node {
+    pub(crate) service: SingleFlight<Inner, HttpKey>,
+    pub(crate) layer: SingleFlightLayer<HttpKey>,
+}
+
+impl Node {
+    pub(crate) fn new(store: impl Store, inner: &Inner, config: Config) -> Self {
+        let layer =
+            SingleFlightLayer::new(HttpKey::new()).store(store).namespace("test").config(config);
+        Self { service: layer.layer(inner.clone()), layer }
+    }
+
+    pub(crate) fn call(&self, path: &str) -> Call {
+        let request = Request::get(format!("http://a.test{path}")).body(Body::default()).unwrap();
+        let service = self.service.clone();
+        let started = Instant::now();
+        Call(tokio::spawn(async move {
+            let response = service.oneshot(request).await.unwrap();
+            Answer::read(response, started).await
+        }))
+    }
+
+    pub(crate) fn in_air(&self) -> usize {
+        self.layer.flights().len()
+    }
+}
+
+/// A caller; dropped, it hangs up.
+pub(crate) struct Call(JoinHandle<Answer>);
+
+impl Call {
+    pub(crate) fn hang_up(self) {
+        drop(self);
+    }
+}
+
+impl Future for Call {
+    type Output = Answer;
+
+    fn poll(
+        mut self: Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx).map(Result::unwrap)
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: http::HeaderMap,
+    pub(crate) body: Result<Bytes, String>,
+    pub(crate) failure: Option<Failure>,
+    pub(crate) took: Duration,
+}
+
+impl Answer {
+    async fn read(response: Response<ResponseBody<Body>>, started: Instant) -> Self {
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await;
+        Self {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body: body.map(|body| body.to_bytes()).map_err(|error| error.to_string()),
+            failure: parts.extensions.get().cloned(),
+            took: started.elapsed(),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(self.body.as_ref().expect("a whole body")).unwrap()
+    }
+
+    pub(crate) fn kind(&self) -> Option<FailureKind> {
+        self.failure.as_ref().map(Failure::kind)
+    }
+}
+
+/// Waits, under the paused clock, until `holds`; the clock goes on a millisecond a
+/// look. Panics after ten minutes of it.
+#[track_caller]
+pub(crate) fn until(holds: impl FnMut() -> bool) -> impl Future<Output = ()> {
+    let at = std::panic::Location::caller();
+    async move {
+        let mut holds = holds;
+        for _ in 0..600_000 {
+            if holds() {
+                return;
+            }
+            tokio::time::sleep(ms(1)).await;
+        }
+        panic!("never came true: {at}");
+    }
+}
+
+/// A memory store behind a line that can be cut, for one node.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    store: MemoryStore,
+    cut: Arc<AtomicBool>,
+    errors: Arc<AtomicUsize>,
+}
+
+impl Line {
+    pub(crate) fn new(store: &MemoryStore) -> Self {
+        Self { store: store.clone(), cut: Arc::default(), errors: Arc::default() }
+    }
+
+    pub(crate) fn cut(&self) {
+        self.cut.store(true, SeqCst);
+    }
+
+    pub(crate) fn heal(&self) {
+        self.cut.store(false, SeqCst);
+    }
+
+    /// What every operation over a cut line costs: the operation limit.
+    async fn pass(&self) -> Result<(), StoreError> {
+        if self.cut.load(SeqCst) {
+            tokio::time::sleep(ms(250)).await;
+            self.errors.fetch_add(1, SeqCst);
+            return Err(StoreError::new(StoreErrorKind::TimedOut, "the line is cut"));
+        }
+        Ok(())
+    }
+}
+
+impl Store for Line {
+    fn session(&self, key: KeyDigest) -> Box<dyn Session> {
+        Box::new(Cuttable(self.clone(), self.store.session(key)))
+    }
+
+    fn heartbeat(&self) -> Box<dyn Heartbeat> {
+        Box::new(Cuttable(self.clone(), self.store.heartbeat()))
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn state(&self) -> StoreState {
+        if self.cut.load(SeqCst) { StoreState::Degraded } else { StoreState::Ok }
+    }
+
+    fn errors(&self) -> u64 {
+        self.errors.load(SeqCst) as u64
+    }
+}
+
+struct Cuttable<T: ?Sized>(Line, Box<T>);
+
+impl Session for Cuttable<dyn Session> {
+    fn join(&mut self, join: Join) -> BoxFuture<'_, Result<Joined, StoreError>> {
+        Box::pin(async {
+            self.0.pass().await?;
+            self.1.join(join).await
+        })
+    }
+
+    fn pushed(&mut self) -> BoxFuture<'_, Pushed> {
+        Box::pin(async {
+            let pushed = self.1.pushed().await;
+            if self.0.cut.load(SeqCst) {
+                // Lost on the way.
+                std::future::pending::<()>().await;
+            }
+            pushed
+        })
+    }
+
+    fn fetch(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, StoreError>> {
+        Box::pin(async {
+            self.0.pass().await?;
+            self.1.fetch().await
+        })
+    }
+
+    fn finish(&mut self, finish: Finish) -> BoxFuture<'_, Result<Finished, StoreError>> {
+        Box::pin(async {
+            self.0.pass().await?;
+            self.1.finish(finish).await
+        })
+    }
+
+    fn abandon(
+        &mut self,
+        flight: tower_singleflight::FlightRef,
+    ) -> BoxFuture<'_, Result<Abandoned, StoreError>> {
+        Box::pin(async move {
+            self.0.pass().await?;
+            self.1.abandon(flight).await
+        })
+    }
+}
+
+impl Heartbeat for Cuttable<dyn Heartbeat> {
+    fn beat<'a>(
+        &'a mut self,
+        batch: &'a [Beat],
+    ) -> BoxFuture<'a, Vec<Result<BeatReply, StoreError>>> {
+        Box::pin(async {
+            match self.0.pass().await {
+                Ok(()) => self.1.beat(batch).await,
+                Err(error) => batch.iter().map(|_| Err(error.clone())).collect(),
+            }
+        })
+    }
+}

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Everything that must hold: format, lints, docs, tests. On Debian and Ubuntu it
+# installs redis-server where it is missing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if ! command -v redis-server >/dev/null; then
+    if command -v apt-get >/dev/null; then
+        as_root=""
+        [ "$(id -u)" = 0 ] || as_root="sudo"
+        $as_root apt-get update -qq
+        # A server that starts by itself would only be in the way.
+        $as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq redis-server >/dev/null
+    else
+        echo "redis-server is not on the path: install it (macOS: brew install redis)" >&2
+        exit 1
+    fi
+fi
+
+step() {
+    printf '\n== %s\n' "$*"
+    "$@"
+}
+
+step cargo fmt --check
+step cargo clippy --all-targets --all-features --quiet -- -D warnings
+step cargo check --no-default-features --quiet
+RUSTDOCFLAGS="-D warnings" step cargo doc --no-deps --all-features --quiet
+step cargo build --examples --quiet
+if cargo nextest --version >/dev/null 2>&1; then
+    step cargo nextest run --all-features
+    step cargo test --doc --all-features --quiet
+else
+    step cargo test --all-features
+fi
