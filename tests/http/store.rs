@@ -45,8 +45,8 @@ impl Store for Spy {
         StoreState::Memory
     }
 
-    fn errors(&self) -> u64 {
-        0
+    fn errors(&self) -> Vec<(StoreErrorKind, u64)> {
+        Vec::new()
     }
 }
 
