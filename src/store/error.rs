@@ -1,8 +1,4 @@
-use std::{
-    borrow::Cow,
-    fmt,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::{borrow::Cow, fmt};
 
 /// Why a store could not do what it was asked.
 ///
@@ -23,7 +19,8 @@ macro_rules! kinds {
         }
 
         impl StoreErrorKind {
-            const ALL: &[Self] = &[$(Self::$kind),*];
+            /// All kinds that this version knows.
+            pub const ALL: &[Self] = &[$(Self::$kind),*];
 
             /// A short name that never changes, fit for a label.
             #[must_use]
@@ -71,30 +68,6 @@ kinds! {
     Server = "server",
     /// The answer could not be understood.
     Reply = "reply",
-}
-
-/// Counts errors by their kind.
-#[derive(Debug)]
-pub(crate) struct ErrorCounts([AtomicU64; StoreErrorKind::ALL.len()]);
-
-impl Default for ErrorCounts {
-    fn default() -> Self {
-        Self(std::array::from_fn(|_| AtomicU64::new(0)))
-    }
-}
-
-impl ErrorCounts {
-    pub(crate) fn count(&self, kind: StoreErrorKind) {
-        if let Some(count) = self.0.get(kind as usize) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// The kinds that there were, and how often.
-    pub(crate) fn snapshot(&self) -> Vec<(StoreErrorKind, u64)> {
-        let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
-        StoreErrorKind::ALL.iter().copied().zip(counts).filter(|(_, count)| *count > 0).collect()
-    }
 }
 
 impl StoreError {

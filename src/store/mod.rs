@@ -20,8 +20,6 @@ mod memory;
 mod redis;
 
 #[cfg(feature = "redis")]
-pub(crate) use self::error::ErrorCounts;
-#[cfg(feature = "redis")]
 pub use self::redis::{RedisStore, RedisStoreBuilder};
 pub use self::{
     error::{StoreError, StoreErrorKind},

@@ -5,5 +5,6 @@ mod leaving;
 mod limits;
 mod outage;
 mod outcomes;
+mod random;
 mod rig;
 mod sharing;

@@ -50,12 +50,26 @@ impl Counts {
         self.calls.load(SeqCst)
     }
 
+    /// Counts a run that begins now.
+    pub(crate) fn run(self: &Arc<Self>) -> Run {
+        let running = self.running.fetch_add(1, SeqCst) + 1;
+        self.max_running.fetch_max(running, SeqCst);
+        Run(Arc::clone(self), false)
+    }
+
     pub(crate) fn dropped(&self) -> usize {
         self.dropped.lock().unwrap().len()
     }
 }
 
-struct Run(Arc<Counts>, bool);
+/// A run; dropped before it is finished, it counts as dropped.
+pub(crate) struct Run(Arc<Counts>, bool);
+
+impl Run {
+    pub(crate) fn finish(mut self) {
+        self.1 = true;
+    }
+}
 
 impl Drop for Run {
     fn drop(&mut self) {
@@ -75,16 +89,13 @@ where
     let counts = Arc::clone(counts);
     BoxCloneSyncService::new(tower::service_fn(move |request: Request<Body>| {
         let nth = counts.calls.fetch_add(1, SeqCst);
-        let running = counts.running.fetch_add(1, SeqCst) + 1;
-        counts.max_running.fetch_max(running, SeqCst);
         let token = request.extensions().get::<FlightToken>().map(|token| token.get());
         counts.tokens.lock().unwrap().push(token);
-        let run = Run(Arc::clone(&counts), false);
+        let run = counts.run();
         let work = work(nth);
         async move {
-            let mut run = run;
             let response = work.await;
-            run.1 = true;
+            run.finish();
             Ok(response)
         }
     }))

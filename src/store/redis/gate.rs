@@ -8,9 +8,10 @@ use std::{
 
 use super::{
     breaker::{Admission, Breaker},
+    counts::ErrorCounts,
     error,
 };
-use crate::store::{ErrorCounts, StoreError, StoreErrorKind, StoreState};
+use crate::store::{StoreError, StoreErrorKind, StoreState};
 
 /// Guards the way to one server.
 #[derive(Debug)]
