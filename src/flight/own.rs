@@ -14,7 +14,7 @@ use crate::{
     id::FlightRef,
     lease::{LeaseEnd, OwnerGuard},
     record,
-    store::{Abandoned, EndStatus, Finish, Finished, Joined},
+    store::{Abandoned, EndStatus, Finish, Finished, Joined, Loss},
 };
 
 /// What ended the watch over a run.
@@ -113,7 +113,7 @@ impl Driver {
                 self.core.counts.leases_lost();
                 drop(guard);
                 self.flight.give_back(at, deposit);
-                Next::Elect
+                if self.flight.close_if_vacant() { Next::Over } else { Next::Elect }
             }
         }
     }
@@ -163,7 +163,12 @@ impl Driver {
                 if !self.may_go_on_alone(lost, own) {
                     return Outcome::Lost(lost);
                 }
-                self.core.counts.leases_lost();
+                if lost == LeaseEnd::Forgotten {
+                    // Who comes from now on begins anew.
+                    self.flight.settle();
+                } else {
+                    self.core.counts.leases_lost();
+                }
                 guard.detach();
                 continue;
             }
@@ -200,13 +205,18 @@ impl Driver {
         }
     }
 
-    /// A run that is cut off from the store, whose callers can neither follow nor
-    /// ask again, goes on for them alone.
+    /// A run that was forgotten goes on for its own callers, and so does one that is
+    /// cut off from the store where they can neither follow nor ask again.
     fn may_go_on_alone(&self, lost: LeaseEnd, own: &dyn Deposit) -> bool {
-        let cut_off = matches!(lost, LeaseEnd::Silence | LeaseEnd::Missing);
-        let settled = self.core.config.lease_loss == LeaseLoss::FinishLocally;
-        let again = || own.is_repeatable() || self.flight.has_deposit();
-        cut_off && !self.flight.is_vacant() && (settled || !again())
+        let may = match lost {
+            LeaseEnd::Superseded | LeaseEnd::HardTimeout => false,
+            LeaseEnd::Forgotten => true,
+            LeaseEnd::Silence | LeaseEnd::Missing => {
+                self.core.config.lease_loss == LeaseLoss::FinishLocally
+                    || !(own.is_repeatable() || self.flight.has_deposit())
+            }
+        };
+        may && !self.flight.is_vacant()
     }
 
     async fn attend_without_lease(&mut self, guard: &mut OwnerGuard) -> Outcome {
@@ -293,7 +303,7 @@ impl Driver {
             match self.session.finish(finish.clone()).await {
                 Ok(Finished::Wanted) if finish.record.is_none() => finish.record = Some(record()),
                 Ok(finished) => {
-                    if matches!(finished, Finished::Lost(_)) {
+                    if matches!(finished, Finished::Lost(Loss::Missing | Loss::Superseded { .. })) {
                         self.core.counts.fenced();
                     }
                     return guard.finished();

@@ -26,7 +26,7 @@ use tower_singleflight::{
 };
 
 pub(crate) type Body = Full<Bytes>;
-type Inner = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
+pub(crate) type InnerService = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
 
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 pub(crate) const BEAT: Duration = Duration::from_secs(1);
@@ -81,7 +81,7 @@ impl Drop for Run {
 }
 
 /// An inner service: `work` gets the number of the run and gives the response.
-pub(crate) fn inner<F, Fut>(counts: &Arc<Counts>, work: F) -> Inner
+pub(crate) fn inner<F, Fut>(counts: &Arc<Counts>, work: F) -> InnerService
 where
     F: Fn(usize) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = Response<Body>> + Send + 'static,
@@ -102,7 +102,7 @@ where
 }
 
 /// An inner service that takes `time` and says which run it was.
-pub(crate) fn slow(counts: &Arc<Counts>, time: Duration) -> Inner {
+pub(crate) fn slow(counts: &Arc<Counts>, time: Duration) -> InnerService {
     inner(counts, move |nth| async move {
         tokio::time::sleep(time).await;
         answer(format!("run {nth}"))
@@ -122,12 +122,12 @@ pub(crate) fn status(status: u16) -> Response<Body> {
 /// One simulated process.
 #[derive(Clone)]
 pub(crate) struct Node {
-    pub(crate) service: SingleFlight<Inner, HttpKey>,
+    pub(crate) service: SingleFlight<InnerService, HttpKey>,
     pub(crate) layer: SingleFlightLayer<HttpKey>,
 }
 
 impl Node {
-    pub(crate) fn new(store: impl Store, inner: &Inner, config: Config) -> Self {
+    pub(crate) fn new(store: impl Store, inner: &InnerService, config: Config) -> Self {
         let layer =
             SingleFlightLayer::new(HttpKey::new()).store(store).namespace("test").config(config);
         Self { service: layer.layer(inner.clone()), layer }
@@ -319,6 +319,13 @@ impl Session for Cuttable<dyn Session> {
         Box::pin(async move {
             self.0.pass().await?;
             self.1.abandon(flight).await
+        })
+    }
+
+    fn forget(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async {
+            self.0.pass().await?;
+            self.1.forget().await
         })
     }
 }

@@ -77,6 +77,10 @@ impl Session for Away {
     fn abandon(&mut self, _: FlightRef) -> BoxFuture<'_, Result<Abandoned, StoreError>> {
         away()
     }
+
+    fn forget(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        away()
+    }
 }
 
 #[tokio::test(start_paused = true)]

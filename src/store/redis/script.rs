@@ -27,6 +27,7 @@ script!(FINISH, "record.lua", "finish.lua");
 script!(ABANDON, "record.lua", "abandon.lua");
 script!(RELEASE, "record.lua", "release.lua");
 script!(LEAVE, "leave.lua");
+script!(FORGET, "record.lua", "forget.lua");
 
 impl Script {
     fn hash(&self) -> &str {
@@ -108,7 +109,7 @@ mod tests {
     /// A server that routes by keys must be told them all.
     #[test]
     fn g8_every_key_comes_from_keys() {
-        for script in [&JOIN, &RENEW, &FINISH, &ABANDON, &RELEASE, &LEAVE] {
+        for script in [&JOIN, &RENEW, &FINISH, &ABANDON, &RELEASE, &LEAVE, &FORGET] {
             let calls = keys_of_calls(script.text);
             assert!(!calls.is_empty());
             let named: Vec<&str> = script
@@ -131,7 +132,7 @@ mod tests {
 
     #[test]
     fn no_script_is_refused_where_memory_is_full() {
-        for script in [&JOIN, &RENEW, &FINISH, &ABANDON, &RELEASE, &LEAVE] {
+        for script in [&JOIN, &RENEW, &FINISH, &ABANDON, &RELEASE, &LEAVE, &FORGET] {
             assert!(!script.text.contains("#!lua"));
         }
     }
