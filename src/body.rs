@@ -31,20 +31,17 @@ pin_project! {
     #[project = KindProj]
     enum Kind<B> {
         Passed { #[pin] body: B },
-        Replay { #[pin] replay: Replay },
+        Replay { replay: Replay },
         Resumed { resumed: Resumed<B> },
         Text { text: Option<Bytes> },
     }
 }
 
-pin_project! {
-    /// A shared body, from its start.
-    pub struct Replay {
-        #[pin]
-        reader: log::Reader,
-        // held until the body is read or dropped
-        share: Option<Share>,
-    }
+/// A shared body, from its start.
+pub struct Replay {
+    reader: log::Reader,
+    /// Held until the body is read or dropped.
+    share: Option<Share>,
 }
 
 /// A body of which a part was read before it was given to its own caller.
@@ -113,11 +110,10 @@ impl Body for Replay {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
-        let this = self.project();
-        let next = ready!(this.reader.poll_next(cx));
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
+        let next = ready!(self.reader.poll_next(cx));
         if !matches!(next, Some(Ok(_))) {
-            *this.share = None;
+            self.share = None;
         }
         Poll::Ready(next.map(|frame| frame.map(http_frame).map_err(|why| BodyError(why).into())))
     }
@@ -182,7 +178,7 @@ where
                 let next = ready!(body.poll_frame(cx));
                 Poll::Ready(next.map(|frame| frame.map(to_bytes).map_err(Into::into)))
             }
-            KindProj::Replay { replay } => replay.poll_frame(cx),
+            KindProj::Replay { replay } => Pin::new(replay).poll_frame(cx),
             KindProj::Resumed { resumed } => Pin::new(resumed).poll_frame(cx),
             KindProj::Text { text } => {
                 Poll::Ready(text.take().map(|text| Ok(http_body::Frame::data(text))))

@@ -5,7 +5,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::key::Bypass;
 
 /// How a response came about; the layer puts it into the extensions of every
-/// response.
+/// response but those of its own failures, which have a
+/// [`Failure`](crate::Failure) there.
 ///
 /// ```
 /// use http::Response;

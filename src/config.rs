@@ -185,8 +185,9 @@ impl ConfigBuilder {
         self
     }
 
-    /// The most bytes of one response that are held to be shared; a larger one
-    /// goes to its own caller alone. Default: 8 MiB.
+    /// The most bytes of one response that are held to be shared, trailers included
+    /// and each frame counted as 64 bytes at least; a larger one goes to its own
+    /// caller alone. Default: 8 MiB.
     pub fn max_share_bytes(mut self, bytes: usize) -> Self {
         self.config.max_share_bytes = bytes;
         self

@@ -12,9 +12,10 @@ use crate::{
     config::Config,
     drain::Drain,
     flights::Flights,
+    id::KeyDigest,
     key::Digester,
     lease::{KeeperHandle, Terms},
-    store::Store,
+    store::{Store, StoreError},
 };
 
 /// The state behind a layer: its flights, its store, its keeper.
@@ -39,6 +40,20 @@ impl Core {
             digester,
             store,
         }
+    }
+}
+
+impl Core {
+    /// Lets who comes after this begin a new flight of the key, in the whole fleet.
+    pub(crate) async fn forget(&self, key: KeyDigest) -> Result<(), StoreError> {
+        let told = self.store.session(key).forget().await;
+        // The store first: a new flight here must not find the old one there.
+        if let Some(flight) = self.flights.get(&key)
+            && flight.runs_here()
+        {
+            flight.settle();
+        }
+        told
     }
 }
 

@@ -14,9 +14,9 @@ use crate::{
     core::{Core, Parts, Stats},
     drain::drain,
     flights::FlightInfo,
-    key::Digester,
+    key::{Digester, KeyExtractor},
     service::SingleFlight,
-    store::{MemoryStore, Store, StoreState},
+    store::{MemoryStore, Store, StoreError, StoreErrorKind, StoreState},
 };
 
 /// Gives every service it wraps single flight: of all identical requests in the
@@ -165,6 +165,34 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
         flights.iter().map(|flight| flight.info()).collect()
     }
 
+    /// Forgets what is in the air, or kept for reuse, for requests like this one:
+    /// who comes after begins a new flight, in every process. Those who wait get the
+    /// old run's answer in the process that runs it, and the new one's elsewhere.
+    ///
+    /// A request that takes no part has nothing to be forgotten. Another process's
+    /// callers may still join a run of their own process for a heartbeat.
+    ///
+    /// # Errors
+    ///
+    /// The store did not hear of it; in this process it is forgotten all the same.
+    pub fn forget<Req>(
+        &self,
+        request: &Req,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send + use<K, C, Req>
+    where
+        K: KeyExtractor<Req>,
+    {
+        let parts = self.parts();
+        let key = parts.key.extract(request).ok().map(|key| parts.core().digester.digest(&key));
+        let core = Arc::clone(parts.core());
+        async move {
+            match key {
+                Some(key) => core.forget(key).await,
+                None => Ok(()),
+            }
+        }
+    }
+
     /// Leaves the fleet: takes no more leases, waits up to `grace` for the runs under
     /// way, then gives up what is left, so that other processes take over at once
     /// instead of after a lease. Returns when the store has heard of it.
@@ -179,11 +207,16 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
         async move { drain(&core, grace).await }
     }
 
-    /// What the store says of itself, and how many of its operations have failed.
+    /// What the store says of itself.
     #[must_use]
-    pub fn store_state(&self) -> (StoreState, u64) {
-        let store = &self.parts().core().store;
-        (store.state(), store.errors())
+    pub fn store_state(&self) -> StoreState {
+        self.parts().core().store.state()
+    }
+
+    /// The store's failed operations, by kind.
+    #[must_use]
+    pub fn store_errors(&self) -> Vec<(StoreErrorKind, u64)> {
+        self.parts().core().store.errors()
     }
 }
 

@@ -8,7 +8,6 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use pin_project_lite::pin_project;
 use tokio::sync::{Notify, futures::OwnedNotified};
 
 use crate::frame::Frame;
@@ -86,12 +85,7 @@ impl Log {
 
     /// A reader at the start.
     pub(crate) fn reader(self: &Arc<Self>) -> Reader {
-        Reader {
-            grown: Arc::clone(&self.grown).notified_owned(),
-            log: Arc::clone(self),
-            next: 0,
-            read: 0,
-        }
+        Reader { log: Arc::clone(self), next: 0, read: 0, grown: None }
     }
 }
 
@@ -106,44 +100,53 @@ impl fmt::Debug for Log {
     }
 }
 
-pin_project! {
-    /// One reader's place in a log.
-    pub(crate) struct Reader {
-        log: Arc<Log>,
-        next: usize,
-        // bytes of data handed out
-        read: u64,
-        #[pin]
-        grown: OwnedNotified,
-    }
+/// One reader's place in a log.
+pub(crate) struct Reader {
+    log: Arc<Log>,
+    next: usize,
+    /// Bytes of data handed out.
+    read: u64,
+    /// There while this reader waits. Boxed, since bodies are `Unpin` where they can
+    /// be, and most readers never wait.
+    grown: Option<Pin<Box<OwnedNotified>>>,
 }
 
 impl Reader {
     /// The next frame; `None` after a clean end, the reason after a broken one.
     pub(crate) fn poll_next(
-        self: Pin<&mut Self>,
+        &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame, Arc<str>>>> {
-        let mut this = self.project();
         loop {
-            {
-                let state = this.log.state();
-                if let Some(frame) = state.frames.get(*this.next) {
-                    *this.next += 1;
-                    if let Frame::Data(bytes) = frame {
-                        *this.read += bytes.len() as u64;
-                    }
-                    return Poll::Ready(Some(Ok(frame.clone())));
-                }
-                match &state.end {
-                    Some(End::Clean) => return Poll::Ready(None),
-                    Some(End::Broken(why)) => return Poll::Ready(Some(Err(Arc::clone(why)))),
-                    None => {}
+            if let Some(next) = self.look() {
+                self.grown = None;
+                return Poll::Ready(next);
+            }
+            match &mut self.grown {
+                // Made before the look that follows, it sees every change since.
+                None => self.grown = Some(Box::pin(Arc::clone(&self.log.grown).notified_owned())),
+                Some(grown) => {
+                    ready!(grown.as_mut().poll(cx));
+                    self.grown = None;
                 }
             }
-            // Made before the look above, it saw every change since.
-            ready!(this.grown.as_mut().poll(cx));
-            this.grown.set(Arc::clone(&this.log.grown).notified_owned());
+        }
+    }
+
+    /// What is there now.
+    fn look(&mut self) -> Option<Option<Result<Frame, Arc<str>>>> {
+        let state = self.log.state();
+        if let Some(frame) = state.frames.get(self.next) {
+            self.next += 1;
+            if let Frame::Data(bytes) = frame {
+                self.read += bytes.len() as u64;
+            }
+            return Some(Some(Ok(frame.clone())));
+        }
+        match &state.end {
+            Some(End::Clean) => Some(None),
+            Some(End::Broken(why)) => Some(Some(Err(Arc::clone(why)))),
+            None => None,
         }
     }
 
@@ -168,7 +171,7 @@ impl fmt::Debug for Reader {
 
 #[cfg(test)]
 mod tests {
-    use std::{future::poll_fn, pin::pin};
+    use std::future::poll_fn;
 
     use bytes::Bytes;
     use http::HeaderMap;
@@ -176,8 +179,8 @@ mod tests {
 
     use super::*;
 
-    fn poll(reader: &mut task::Spawn<Pin<Box<Reader>>>) -> Poll<Option<Result<Frame, Arc<str>>>> {
-        reader.enter(|cx, reader| reader.get_mut().as_mut().poll_next(cx))
+    fn poll(reader: &mut task::Spawn<Reader>) -> Poll<Option<Result<Frame, Arc<str>>>> {
+        reader.enter(|cx, reader| reader.get_mut().poll_next(cx))
     }
 
     fn data(text: &'static str) -> Frame {
@@ -189,8 +192,8 @@ mod tests {
         let bytes = Bytes::from(vec![7; 64]);
         let log = Log::complete(vec![Frame::Data(bytes.clone())]);
         for _ in 0..3 {
-            let mut reader = pin!(log.reader());
-            let frame = poll_fn(|cx| reader.as_mut().poll_next(cx)).await;
+            let mut reader = log.reader();
+            let frame = poll_fn(|cx| reader.poll_next(cx)).await;
             let Some(Ok(Frame::Data(read))) = frame else { panic!("{frame:?}") };
             assert_eq!(read.as_ptr(), bytes.as_ptr());
             assert!(reader.is_at_end());
@@ -200,7 +203,7 @@ mod tests {
     #[test]
     fn a_reader_wakes_for_each_frame_and_for_the_end() {
         let log = Arc::new(Log::default());
-        let mut reader = task::spawn(Box::pin(log.reader()));
+        let mut reader = task::spawn(log.reader());
         assert_pending!(poll(&mut reader));
         log.push(data("a"));
         assert!(reader.is_woken());
@@ -216,7 +219,7 @@ mod tests {
     #[test]
     fn trailers_keep_the_end_open() {
         let log = Log::complete(vec![data("a"), Frame::Trailers(HeaderMap::new())]);
-        let mut reader = task::spawn(Box::pin(log.reader()));
+        let mut reader = task::spawn(log.reader());
         assert_eq!(reader.remaining(), Some(1));
         let _ = assert_ready!(poll(&mut reader));
         assert_eq!(reader.remaining(), Some(0));
@@ -232,7 +235,7 @@ mod tests {
         log.end(End::Broken("cut".into()));
         log.push(data("late"));
         for _ in 0..2 {
-            let mut reader = task::spawn(Box::pin(log.reader()));
+            let mut reader = task::spawn(log.reader());
             let _ = assert_ready!(poll(&mut reader));
             assert_eq!(reader.remaining(), None);
             let end = assert_ready!(poll(&mut reader));

@@ -243,6 +243,8 @@ where
             }
         };
         let Opened { head, promised, extra, body } = codec.open(response);
+        // A server takes the length from the body where the head has none.
+        let promised = promised.or_else(|| body.size_hint().exact());
         let promised = promised.filter(|_| !begun.head_only);
         let log = Arc::new(Log::default());
         match collect(body, promised, brief.max_share_bytes, &log).await {

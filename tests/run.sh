@@ -24,7 +24,7 @@ step() {
 
 step cargo fmt --check
 step cargo clippy --all-targets --all-features --quiet -- -D warnings
-step cargo check --no-default-features --quiet
+step cargo clippy --no-default-features --quiet -- -D warnings
 RUSTDOCFLAGS="-D warnings" step cargo doc --no-deps --all-features --quiet
 step cargo build --examples --quiet
 if cargo nextest --version >/dev/null 2>&1; then

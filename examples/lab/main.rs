@@ -11,10 +11,12 @@ use std::{io::Write, process::ExitCode, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
-    extract::State,
-    http::StatusCode,
+    body::Body,
+    extract::{RawQuery, State},
+    http::{HeaderMap, Request, StatusCode, header},
     routing::{get, post},
 };
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower::limit::GlobalConcurrencyLimitLayer;
@@ -81,7 +83,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     let beside = Router::new()
         .route("/stats", get(stats))
         .route("/flights", get(flights))
-        .route("/forget", post(StatusCode::NOT_IMPLEMENTED))
+        .route("/forget", post(forget).with_state(layer.clone()))
         .route("/drain", post(drain).with_state((layer.clone(), args.grace)))
         .with_state((layer.clone(), inner));
 
@@ -110,6 +112,28 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+/// Forgets the `GET` request of that path, as a client with this one's headers would
+/// send it.
+async fn forget(
+    State(layer): State<Layer>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<(), (StatusCode, String)> {
+    let refuse = |text: String| (StatusCode::BAD_REQUEST, text);
+    let query = query.unwrap_or_default();
+    let path = query.strip_prefix("path=").ok_or_else(|| refuse("path is missing".into()))?;
+    let path = percent_decode_str(path).decode_utf8().map_err(|error| refuse(error.to_string()))?;
+    let mut request = Request::get(path.as_ref())
+        .body(Body::empty())
+        .map_err(|error| refuse(error.to_string()))?;
+    *request.headers_mut() = headers;
+    for name in [header::CONTENT_LENGTH, header::CONTENT_TYPE] {
+        request.headers_mut().remove(name);
+    }
+    let told = layer.forget(&request).await;
+    told.map_err(|error| (StatusCode::SERVICE_UNAVAILABLE, error.to_string()))
+}
+
 async fn drain(State((layer, grace)): State<(Layer, Duration)>) {
     layer.drain(grace).await;
 }
@@ -126,8 +150,11 @@ async fn terminated() {
 
 async fn stats(State((layer, inner)): State<(Layer, Arc<Inner>)>) -> Json<Value> {
     let flights = layer.stats();
-    let (state, errors) = layer.store_state();
-    let state = match state {
+    let errors = layer.store_errors();
+    let by_kind: Value =
+        errors.iter().map(|(kind, count)| (kind.name().to_owned(), json!(count))).collect();
+    let total: u64 = errors.iter().map(|(_, count)| count).sum();
+    let state = match layer.store_state() {
         StoreState::Ok => "ok",
         StoreState::Memory => "memory",
         _ => "degraded",
@@ -148,7 +175,7 @@ async fn stats(State((layer, inner)): State<(Layer, Arc<Inner>)>) -> Json<Value>
             "quarantined": flights.quarantined,
             "bad_records": flights.bad_records,
         },
-        "store": { "state": state, "errors": errors },
+        "store": { "state": state, "errors": total, "by_kind": by_kind },
     }))
 }
 

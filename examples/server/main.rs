@@ -6,6 +6,7 @@
 //! ```
 
 use std::{
+    collections::HashSet,
     error::Error,
     net::SocketAddr,
     sync::{
@@ -17,12 +18,14 @@ use std::{
 
 use axum::{
     Json, Router,
-    extract::{RawQuery, State},
+    body::Body,
+    extract::{RawQuery, Request, State},
     response::Html,
     routing::get,
 };
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, task::JoinSet};
+use tower::ServiceExt;
 use tower_singleflight::{HttpKey, RedisStore, SingleFlightLayer};
 
 #[derive(Debug, Default)]
@@ -46,10 +49,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 
     let model = Arc::new(Model::default());
-    let app = Router::new()
+    let answers = Router::new()
         .route("/answer", get(answer))
         .layer(layer.clone())
-        .with_state(Arc::clone(&model))
+        .with_state(Arc::clone(&model));
+    let app = answers
+        .clone()
+        .route("/burst", get(burst).with_state(answers))
         .route("/stats", get(stats).with_state((layer.clone(), model)))
         .route("/", get(Html(include_str!("page.html"))));
 
@@ -110,6 +116,32 @@ async fn answer(State(model): State<Arc<Model>>, RawQuery(query): RawQuery) -> S
     format!("You asked {question}. This is run {run} of process {}.\n", std::process::id())
 }
 
+/// Asks the question of the query many times at once, as many clients would; a
+/// browser opens too few connections for that.
+async fn burst(State(answers): State<Router>, RawQuery(query): RawQuery) -> Json<Value> {
+    let query = query.unwrap_or_default();
+    let value = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name));
+    let times = value("n=").and_then(|times| times.parse().ok()).unwrap_or(20).min(1000);
+    let path = format!("/answer?q={}", value("q=").unwrap_or("why"));
+    let mut calls = JoinSet::new();
+    for _ in 0..times {
+        let request = Request::get(&path).body(Body::empty());
+        let answers = answers.clone();
+        calls.spawn(async move {
+            let answer = answers.oneshot(request.ok()?).await.ok()?;
+            let body = axum::body::to_bytes(answer.into_body(), 64 * 1024).await.ok()?;
+            Some(String::from_utf8_lossy(&body).into_owned())
+        });
+    }
+    let answers = calls.join_all().await;
+    let different: HashSet<_> = answers.iter().flatten().collect();
+    Json(json!({
+        "answers": answers.iter().flatten().count(),
+        "different": different.len(),
+        "first": different.iter().next(),
+    }))
+}
+
 /// Counts a run while it runs, also when it is dropped in the middle.
 struct Running<'a>(&'a Model);
 
@@ -133,7 +165,7 @@ async fn stats(State((layer, model)): State<Shown>) -> Json<Value> {
     let callers: usize = layer.flights().iter().map(|flight| flight.callers).sum();
     Json(json!({
         "pid": std::process::id(),
-        "store": format!("{:?}", layer.store_state().0).to_lowercase(),
+        "store": format!("{:?}", layer.store_state()).to_lowercase(),
         "runs": model.runs.load(Relaxed),
         "running": model.running.load(Relaxed),
         "waiting": callers,

@@ -273,8 +273,13 @@ impl std::ops::Deref for Settling {
 
 impl Drop for Settling {
     fn drop(&mut self) {
-        if self.0.verdict().is_none() && !self.0.is_closed() {
-            return self.0.orphan();
+        if self.0.verdict().is_none() {
+            if !self.0.is_closed() {
+                return self.0.orphan();
+            }
+            // Forgotten and then dropped, or over with nobody left to hear of it.
+            let failure = Failure::new(FailureKind::OwnerVanished, None);
+            self.0.decide(Verdict::Failed(failure));
         }
         self.0.settle();
     }

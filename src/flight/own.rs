@@ -14,7 +14,7 @@ use crate::{
     id::FlightRef,
     lease::{LeaseEnd, OwnerGuard},
     record,
-    store::{Abandoned, EndStatus, Finish, Finished, Joined},
+    store::{Abandoned, EndStatus, Finish, Finished, Joined, Loss},
 };
 
 /// What ended the watch over a run.
@@ -58,12 +58,9 @@ impl Ending {
     }
 }
 
-/// An error's text may be of any length; the store and every follower get this much.
-fn shortened(mut report: String) -> String {
-    const MOST: usize = 1024;
-    let end = (0..=MOST).rev().find(|at| report.is_char_boundary(*at));
-    report.truncate(end.unwrap_or(0));
-    report
+/// The most bytes of a text, up to `most`, that end with a whole character.
+fn whole_chars(text: &str, most: usize) -> usize {
+    (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 /// Waits until a run without a lease is to be dropped.
@@ -116,7 +113,7 @@ impl Driver {
                 self.core.counts.leases_lost();
                 drop(guard);
                 self.flight.give_back(at, deposit);
-                Next::Elect
+                if self.flight.close_if_vacant() { Next::Over } else { Next::Elect }
             }
         }
     }
@@ -171,7 +168,12 @@ impl Driver {
                 if !self.may_go_on_alone(lost, own) {
                     return Outcome::Lost(lost);
                 }
-                self.core.counts.leases_lost();
+                if lost == LeaseEnd::Forgotten {
+                    // Who comes from now on begins anew.
+                    self.flight.settle();
+                } else {
+                    self.core.counts.leases_lost();
+                }
                 guard.detach();
                 continue;
             }
@@ -209,13 +211,18 @@ impl Driver {
         }
     }
 
-    /// A run that is cut off from the store, whose callers can neither follow nor
-    /// ask again, goes on for them alone.
+    /// A run that was forgotten goes on for its own callers, and so does one that is
+    /// cut off from the store where they can neither follow nor ask again.
     fn may_go_on_alone(&self, lost: LeaseEnd, own: &dyn Deposit) -> bool {
-        let cut_off = matches!(lost, LeaseEnd::Silence | LeaseEnd::Missing);
-        let settled = self.core.config.lease_loss == LeaseLoss::FinishLocally;
-        let again = || own.is_repeatable() || self.flight.has_deposit();
-        cut_off && !self.flight.is_vacant() && (settled || !again())
+        let may = match lost {
+            LeaseEnd::Superseded | LeaseEnd::HardTimeout => false,
+            LeaseEnd::Forgotten => true,
+            LeaseEnd::Silence | LeaseEnd::Missing => {
+                self.core.config.lease_loss == LeaseLoss::FinishLocally
+                    || !(own.is_repeatable() || self.flight.has_deposit())
+            }
+        };
+        may && !self.flight.is_vacant()
     }
 
     async fn attend_without_lease(&mut self, guard: &mut OwnerGuard) -> Outcome {
@@ -248,8 +255,8 @@ impl Driver {
                 self.end_flight(guard, EndStatus::TooLarge, String::new()).await;
                 Next::Over
             }
-            RunEnd::Failed { report } => {
-                let report = shortened(report);
+            RunEnd::Failed { mut report } => {
+                report.truncate(whole_chars(&report, REPORT));
                 // Its own caller need not wait for the store.
                 self.flight.stir();
                 self.failed_runs += 1;
@@ -302,7 +309,7 @@ impl Driver {
             match self.session.finish(finish.clone()).await {
                 Ok(Finished::Wanted) if finish.record.is_none() => finish.record = Some(record()),
                 Ok(finished) => {
-                    if matches!(finished, Finished::Lost(_)) {
+                    if matches!(finished, Finished::Lost(Loss::Missing | Loss::Superseded { .. })) {
                         self.core.counts.fenced();
                     }
                     return guard.finished();
@@ -327,18 +334,7 @@ impl Driver {
 
 /// Answers of at most this many bytes go along with the first `finish`.
 const SMALL: u64 = 3 * 1024;
+/// The most bytes of an error's text that others get to see.
+const REPORT: usize = 512;
 /// How often `finish` is sent at most.
 const TRIES: u32 = 4;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_errors_text_is_cut_between_characters() {
-        assert_eq!(shortened("short".into()), "short");
-        let cut = shortened("a".repeat(1023) + &"\u{1f4a3}".repeat(1000));
-        assert_eq!(cut, "a".repeat(1023));
-        assert_eq!(shortened("b".repeat(1 << 20)).len(), 1024);
-    }
-}

@@ -178,6 +178,11 @@ impl Flight {
         self.key
     }
 
+    /// Whether its run is one of this process.
+    pub(crate) fn runs_here(&self) -> bool {
+        matches!(self.position.get().0, FlightPhase::Owning | FlightPhase::Local)
+    }
+
     /// What can be told of it.
     pub(crate) fn info(&self) -> FlightInfo {
         let (phase, token) = self.position.get();

@@ -69,6 +69,11 @@ impl Flights {
         }
     }
 
+    /// The key's flight, if one is in the air.
+    pub(crate) fn get(&self, key: &KeyDigest) -> Option<Arc<Flight>> {
+        self.shard(key).get(key).cloned()
+    }
+
     /// Removes this flight, and no other of its key.
     fn remove(shard: &mut Shard, flight: &Flight) {
         if let Entry::Occupied(entry) = shard.entry(flight.key())

@@ -29,6 +29,8 @@ pub(crate) enum LeaseEnd {
     Superseded,
     /// The store has no record of it.
     Missing,
+    /// It was forgotten.
+    Forgotten,
     /// No renewal was confirmed in time.
     Silence,
     /// The run passed its hard timeout.
@@ -38,8 +40,13 @@ pub(crate) enum LeaseEnd {
 const HELD: u8 = 0;
 /// Beyond all of [`ENDS`].
 const CONCLUDED: u8 = u8::MAX;
-const ENDS: [LeaseEnd; 4] =
-    [LeaseEnd::Superseded, LeaseEnd::Missing, LeaseEnd::Silence, LeaseEnd::HardTimeout];
+const ENDS: [LeaseEnd; 5] = [
+    LeaseEnd::Superseded,
+    LeaseEnd::Missing,
+    LeaseEnd::Forgotten,
+    LeaseEnd::Silence,
+    LeaseEnd::HardTimeout,
+];
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)

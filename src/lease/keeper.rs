@@ -314,6 +314,7 @@ impl Post {
             (Duty::Lease { lease, .. }, BeatReply::Lost(loss)) => {
                 lease.finish(match loss {
                     Loss::Missing => LeaseEnd::Missing,
+                    Loss::Forgotten => LeaseEnd::Forgotten,
                     Loss::Superseded { .. } => LeaseEnd::Superseded,
                 });
                 false

@@ -9,30 +9,65 @@ pub struct StoreError {
     message: Cow<'static, str>,
 }
 
-/// The kinds of [`StoreError`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum StoreErrorKind {
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident = $name:literal,)*) => {
+        /// The kinds of [`StoreError`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum StoreErrorKind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl StoreErrorKind {
+            /// All kinds that this version knows.
+            pub const ALL: &[Self] = &[$(Self::$kind),*];
+
+            /// A short name that never changes, fit for a label.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
     /// A setting cannot work; the message names it and its value.
-    Setting,
+    Setting = "setting",
     /// The address is not one, or names something that is not supported.
-    Address,
+    Address = "address",
     /// No connection could be made.
-    Connect,
+    Connect = "connect",
     /// The server refused the credentials, or the user lacks a right.
-    Denied,
+    Denied = "denied",
     /// The server lacks something that is needed.
-    Unsupported,
+    Unsupported = "unsupported",
     /// No answer came in time.
-    TimedOut,
+    TimedOut = "timed_out",
     /// The connection broke.
-    Disconnected,
+    Disconnected = "disconnected",
     /// The breaker is open: the store was not asked.
-    Open,
-    /// The server answered with an error.
-    Server,
+    Open = "open",
+    /// The server is loading its data.
+    Loading = "loading",
+    /// The server is busy with a script.
+    Busy = "busy",
+    /// The server takes no writes: it is a replica.
+    ReadOnly = "read_only",
+    /// The server has no memory left for writes.
+    OutOfMemory = "out_of_memory",
+    /// The server refuses writes since it cannot save them.
+    Misconfigured = "misconfigured",
+    /// The server refuses writes since it has too few replicas.
+    NoReplicas = "no_replicas",
+    /// The cluster, or its part for this key, is not in order just now.
+    Cluster = "cluster",
+    /// The server answered with another error.
+    Server = "server",
     /// The answer could not be understood.
-    Reply,
+    Reply = "reply",
 }
 
 impl StoreError {

@@ -49,8 +49,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// What the store can say of itself right now.
     fn state(&self) -> StoreState;
 
-    /// Failed operations since the store was made.
-    fn errors(&self) -> u64;
+    /// Failed operations since the store was made, by kind; kinds that there were
+    /// none of may be left out.
+    fn errors(&self) -> Vec<(StoreErrorKind, u64)>;
 }
 
 /// What a store says of itself.
@@ -91,6 +92,11 @@ pub trait Session: Send {
     /// Ends a flight that this process owns and nobody here waits for, unless
     /// somebody elsewhere does. Sent once.
     fn abandon(&mut self, flight: FlightRef) -> BoxFuture<'_, Result<Abandoned, StoreError>>;
+
+    /// Ends the running flight for all who come after, and takes a stored answer out
+    /// of reuse. Its owner hears [`Loss::Forgotten`] and keeps its run for its own
+    /// callers; those who follow elsewhere are told to look.
+    fn forget(&mut self) -> BoxFuture<'_, Result<(), StoreError>>;
 }
 
 /// The line on which the keeper renews leases and watches followed flights.
@@ -195,6 +201,8 @@ pub enum EndStatus {
     TooLarge,
     /// Nobody waited any more, or the owner let go.
     Abandoned,
+    /// It was forgotten: it may go on for its own process's callers.
+    Forgotten,
 }
 
 /// What [`Session::finish`] says.
@@ -202,7 +210,7 @@ pub enum EndStatus {
 pub struct Finish {
     /// The flight that ends.
     pub flight: FlightRef,
-    /// How it ends; [`EndStatus::Abandoned`] is no end that an owner may give.
+    /// How it ends; `Abandoned` and `Forgotten` are no ends that an owner may give.
     pub status: EndStatus,
     /// The record: present, or kept back until somebody is known to want it.
     pub record: Option<Bytes>,
@@ -232,6 +240,8 @@ pub enum Finished {
 pub enum Loss {
     /// The record is gone: data lost, or evicted.
     Missing,
+    /// The flight was forgotten.
+    Forgotten,
     /// A newer owner, or an end that was not this owner's, stands in its place.
     Superseded {
         /// The token in the record.

@@ -217,3 +217,46 @@ pub(crate) async fn too_large_answer_is_nobodys(engine: &impl Engine) {
     assert!(matches!(follower.join(&ask_after(flight)).await, Joined::Private { .. }));
     follower.own(&super::ask()).await;
 }
+
+pub(crate) async fn forgotten_flight_publishes_nothing(engine: &impl Engine) {
+    // Heard of before the next flight, and after it began.
+    for next_first in [false, true] {
+        let key = key();
+        let mut owner = Node::new(engine, key).await;
+        let flight = owner.own(&ask()).await;
+        let mut follower = Node::new(engine, key).await;
+        follower.follow(&ask(), flight).await;
+        follower.forget().await;
+        assert!(matches!(
+            follower.pushed().await,
+            super::Pushed::Released { flight: of } if of == flight
+        ));
+        is_lapsed(&follower.look(&ask_after(flight)).await);
+        let next = if next_first { Some(follower.own(&ask_after(flight)).await) } else { None };
+        let renewed = owner.renew(flight).await;
+        assert!(matches!(renewed, BeatReply::Lost(Loss::Forgotten)), "{renewed:?}");
+        for _ in 0..2 {
+            let finished = owner.finish(&done(flight, "old")).await;
+            assert_eq!(finished, Finished::Lost(Loss::Forgotten));
+        }
+        let next = match next {
+            Some(next) => next,
+            None => follower.own(&ask_after(flight)).await,
+        };
+        assert!(next.token > flight.token);
+        follower.finished(&done(next, "new")).await;
+        is_done(&owner.look(&ask_after(flight)).await, next, "new");
+    }
+}
+
+pub(crate) async fn forgotten_answer_is_not_reused(engine: &impl Engine) {
+    let mut node = Node::new(engine, key()).await;
+    let flight = node.own(&ask()).await;
+    node.finished(&done(flight, "answer")).await;
+    node.forget().await;
+    // Who followed may still come for it.
+    is_done(&node.look(&ask_after(flight)).await, flight, "answer");
+    node.own(&Join { reuse: KEEP, ..ask() }).await;
+    // Where there is nothing, nothing is to be forgotten.
+    Node::new(engine, key()).await.forget().await;
+}

@@ -147,6 +147,10 @@ impl Node {
         }
     }
 
+    pub(crate) async fn forget(&mut self) {
+        self.session.forget().await.expect("forgotten");
+    }
+
     pub(crate) async fn leave(&mut self, waiter: WaiterId) {
         match self.beat(Beat::Leave { key: self.key, waiter }).await {
             BeatReply::Gone => {}
@@ -282,6 +286,8 @@ macro_rules! conformance {
                 answer_is_kept_for_its_time
                 fetch_reads_the_last_record
                 too_large_answer_is_nobodys
+                forgotten_flight_publishes_nothing
+                forgotten_answer_is_not_reused
             }
             follow {
                 follower_gets_push_with_record

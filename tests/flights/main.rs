@@ -1,10 +1,12 @@
 //! Flights on the memory store under a paused clock: who shares, who runs, who
 //! takes over. Several layers on one store are so many simulated processes.
 
+mod forget;
 mod leaving;
 mod limits;
 mod outage;
 mod outcomes;
 mod races;
+mod random;
 mod rig;
 mod sharing;

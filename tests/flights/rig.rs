@@ -26,7 +26,7 @@ use tower_singleflight::{
 };
 
 pub(crate) type Body = Full<Bytes>;
-type Inner = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
+pub(crate) type InnerService = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
 
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 pub(crate) const BEAT: Duration = Duration::from_secs(1);
@@ -50,12 +50,26 @@ impl Counts {
         self.calls.load(SeqCst)
     }
 
+    /// Counts a run that begins now.
+    pub(crate) fn run(self: &Arc<Self>) -> Run {
+        let running = self.running.fetch_add(1, SeqCst) + 1;
+        self.max_running.fetch_max(running, SeqCst);
+        Run(Arc::clone(self), false)
+    }
+
     pub(crate) fn dropped(&self) -> usize {
         self.dropped.lock().unwrap().len()
     }
 }
 
-struct Run(Arc<Counts>, bool);
+/// A run; dropped before it is finished, it counts as dropped.
+pub(crate) struct Run(Arc<Counts>, bool);
+
+impl Run {
+    pub(crate) fn finish(mut self) {
+        self.1 = true;
+    }
+}
 
 impl Drop for Run {
     fn drop(&mut self) {
@@ -67,7 +81,7 @@ impl Drop for Run {
 }
 
 /// An inner service: `work` gets the number of the run and gives the response.
-pub(crate) fn inner<F, Fut>(counts: &Arc<Counts>, work: F) -> Inner
+pub(crate) fn inner<F, Fut>(counts: &Arc<Counts>, work: F) -> InnerService
 where
     F: Fn(usize) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = Response<Body>> + Send + 'static,
@@ -75,23 +89,20 @@ where
     let counts = Arc::clone(counts);
     BoxCloneSyncService::new(tower::service_fn(move |request: Request<Body>| {
         let nth = counts.calls.fetch_add(1, SeqCst);
-        let running = counts.running.fetch_add(1, SeqCst) + 1;
-        counts.max_running.fetch_max(running, SeqCst);
         let token = request.extensions().get::<FlightToken>().map(|token| token.get());
         counts.tokens.lock().unwrap().push(token);
-        let run = Run(Arc::clone(&counts), false);
+        let run = counts.run();
         let work = work(nth);
         async move {
-            let mut run = run;
             let response = work.await;
-            run.1 = true;
+            run.finish();
             Ok(response)
         }
     }))
 }
 
 /// An inner service that takes `time` and says which run it was.
-pub(crate) fn slow(counts: &Arc<Counts>, time: Duration) -> Inner {
+pub(crate) fn slow(counts: &Arc<Counts>, time: Duration) -> InnerService {
     inner(counts, move |nth| async move {
         tokio::time::sleep(time).await;
         answer(format!("run {nth}"))
@@ -111,12 +122,12 @@ pub(crate) fn status(status: u16) -> Response<Body> {
 /// One simulated process.
 #[derive(Clone)]
 pub(crate) struct Node {
-    pub(crate) service: SingleFlight<Inner, HttpKey>,
+    pub(crate) service: SingleFlight<InnerService, HttpKey>,
     pub(crate) layer: SingleFlightLayer<HttpKey>,
 }
 
 impl Node {
-    pub(crate) fn new(store: impl Store, inner: &Inner, config: Config) -> Self {
+    pub(crate) fn new(store: impl Store, inner: &InnerService, config: Config) -> Self {
         let layer =
             SingleFlightLayer::new(HttpKey::new()).store(store).namespace("test").config(config);
         Self { service: layer.layer(inner.clone()), layer }
@@ -276,8 +287,8 @@ impl Store for Line {
         if self.cut.load(SeqCst) { StoreState::Degraded } else { StoreState::Ok }
     }
 
-    fn errors(&self) -> u64 {
-        self.errors.load(SeqCst) as u64
+    fn errors(&self) -> Vec<(StoreErrorKind, u64)> {
+        vec![(StoreErrorKind::TimedOut, self.errors.load(SeqCst) as u64)]
     }
 }
 
@@ -323,6 +334,13 @@ impl Session for Cuttable<dyn Session> {
         Box::pin(async move {
             self.0.travel().await?;
             self.1.abandon(flight).await
+        })
+    }
+
+    fn forget(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async {
+            self.0.pass().await?;
+            self.1.forget().await
         })
     }
 }

@@ -6,7 +6,7 @@ use self::{
     session::{MemoryHeartbeat, MemorySession},
     shards::Shards,
 };
-use super::{Heartbeat, Session, Store, StoreState};
+use super::{Heartbeat, Session, Store, StoreErrorKind, StoreState};
 
 mod listener;
 mod record;
@@ -80,8 +80,8 @@ impl Store for MemoryStore {
         StoreState::Memory
     }
 
-    fn errors(&self) -> u64 {
-        0
+    fn errors(&self) -> Vec<(StoreErrorKind, u64)> {
+        Vec::new()
     }
 }
 

@@ -143,7 +143,7 @@ impl Record {
         } else if meta.is_ended(flight) {
             BeatReply::Over
         } else {
-            BeatReply::Lost(meta.superseded())
+            BeatReply::Lost(meta.loss(flight))
         }
     }
 
@@ -153,7 +153,7 @@ impl Record {
         let Finish { flight, status, record, reusable, keep, report } = finish;
         if !meta.is_own(flight, now) {
             let ended = meta.is_ended(flight);
-            let answer = if ended { Finished::Accepted } else { Finished::Lost(meta.superseded()) };
+            let answer = if ended { Finished::Accepted } else { Finished::Lost(meta.loss(flight)) };
             return (answer, None);
         }
         let record = record.filter(|_| status == EndStatus::Done);
@@ -184,7 +184,7 @@ impl Record {
         self.purge(now);
         let Some(meta) = &mut self.meta else { return (Abandoned::Lost(Loss::Missing), None) };
         if !meta.is_own(flight, now) {
-            return (Abandoned::Lost(meta.superseded()), None);
+            return (Abandoned::Lost(meta.loss(flight)), None);
         }
         match meta.live(now) {
             0 => (Abandoned::Over, Some(meta.let_go(now))),
@@ -215,6 +215,23 @@ impl Record {
                 _ => pushed,
             }
         })
+    }
+
+    pub(super) fn forget(&mut self, now: Instant) -> Option<Pushed> {
+        self.purge(now);
+        let meta = self.meta.as_mut()?;
+        if let Some(end) = &mut meta.end {
+            end.reusable = false;
+            return None;
+        }
+        // Its owner comes to hear of it as long as it would have renewed.
+        let expires = meta.expires;
+        let pushed = meta.let_go(now);
+        meta.expires = meta.expires.max(expires);
+        if let Some(end) = &mut meta.end {
+            end.status = EndStatus::Forgotten;
+        }
+        Some(pushed)
     }
 
     pub(super) fn leave(&mut self, waiter: WaiterId) {
@@ -349,9 +366,15 @@ impl Meta {
         self.owner == flight && self.end.is_none() && now < self.lease_end
     }
 
+    /// How this flight ended, if it is this one or the one before.
+    fn end_of(&self, flight: FlightRef) -> Option<EndStatus> {
+        let own = self.end.as_ref().filter(|_| self.owner == flight).map(|end| end.status);
+        own.or(self.prev.filter(|(prev, _)| *prev == flight).map(|(_, status)| status))
+    }
+
+    /// Whether its owner ended this flight.
     fn is_ended(&self, flight: FlightRef) -> bool {
-        (self.owner == flight && self.end.is_some())
-            || self.prev.is_some_and(|(prev, _)| prev == flight)
+        self.end_of(flight).is_some_and(|status| status != EndStatus::Forgotten)
     }
 
     /// Whether a grant to someone who knows this much carries the counts on.
@@ -368,8 +391,12 @@ impl Meta {
         count(self.waiters.iter().filter(|waiter| now < waiter.until).count())
     }
 
-    fn superseded(&self) -> Loss {
-        Loss::Superseded { by: self.owner.token }
+    /// Why a flight is not its owner's, where it did not end by its own word.
+    fn loss(&self, flight: FlightRef) -> Loss {
+        match self.end_of(flight) {
+            Some(EndStatus::Forgotten) => Loss::Forgotten,
+            _ => Loss::Superseded { by: self.owner.token },
+        }
     }
 }
 

@@ -58,6 +58,11 @@ impl Session for MemorySession {
     fn abandon(&mut self, flight: FlightRef) -> BoxFuture<'_, Result<Abandoned, StoreError>> {
         Box::pin(async move { Ok(self.shards.abandon(&self.key, flight)) })
     }
+
+    fn forget(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.shards.forget(&self.key);
+        Box::pin(future::ready(Ok(())))
+    }
 }
 
 impl Drop for MemorySession {
@@ -141,6 +146,14 @@ impl Shards {
                 answer
             })
             .unwrap_or(Abandoned::Lost(Loss::Missing))
+    }
+
+    fn forget(&self, key: &KeyDigest) {
+        let now = Instant::now();
+        self.lock(key).existing(key, now, |entry| {
+            let pushed = entry.record.forget(now);
+            entry.publish(pushed);
+        });
     }
 
     fn beat(&self, beat: &Beat) -> BeatReply {

@@ -28,6 +28,15 @@ pub(super) fn from_server(error: &ServerError) -> StoreError {
 fn from_code(code: &str) -> StoreError {
     let kind = match code {
         "NOAUTH" | "WRONGPASS" | "NOPERM" => StoreErrorKind::Denied,
+        "LOADING" => StoreErrorKind::Loading,
+        "BUSY" => StoreErrorKind::Busy,
+        "READONLY" => StoreErrorKind::ReadOnly,
+        "OOM" => StoreErrorKind::OutOfMemory,
+        "MISCONF" => StoreErrorKind::Misconfigured,
+        "NOREPLICAS" => StoreErrorKind::NoReplicas,
+        "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK" | "CROSSSLOT" => {
+            StoreErrorKind::Cluster
+        }
         _ => StoreErrorKind::Server,
     };
     StoreError::new(kind, format!("the server answered with the error {code}"))

@@ -2,15 +2,13 @@
 
 use std::{
     future::Future,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use super::{
     breaker::{Admission, Breaker},
+    counts::ErrorCounts,
     error,
 };
 use crate::store::{StoreError, StoreErrorKind, StoreState};
@@ -19,22 +17,22 @@ use crate::store::{StoreError, StoreErrorKind, StoreState};
 #[derive(Debug)]
 pub(super) struct Gate {
     breaker: Mutex<Breaker>,
-    errors: AtomicU64,
+    errors: ErrorCounts,
     limit: Duration,
     address: String,
 }
 
 impl Gate {
     pub(super) fn new(limit: Duration, address: String) -> Self {
-        Self { breaker: Mutex::default(), errors: AtomicU64::new(0), limit, address }
+        Self { breaker: Mutex::default(), errors: ErrorCounts::default(), limit, address }
     }
 
     pub(super) fn limit(&self) -> Duration {
         self.limit
     }
 
-    pub(super) fn errors(&self) -> u64 {
-        self.errors.load(Ordering::Relaxed)
+    pub(super) fn errors(&self) -> Vec<(StoreErrorKind, u64)> {
+        self.errors.snapshot()
     }
 
     pub(super) fn state(&self) -> StoreState {
@@ -48,7 +46,7 @@ impl Gate {
 
     /// What an operation gets that may not.
     pub(super) fn refused(&self) -> StoreError {
-        self.count_error();
+        self.errors.count(StoreErrorKind::Open);
         let why = "the store does not answer: it is not asked for a moment";
         StoreError::new(StoreErrorKind::Open, why)
     }
@@ -79,12 +77,12 @@ impl Gate {
     }
 
     /// Counts what failed on the keeper's line, which the breaker never holds up.
-    pub(super) fn count_error(&self) {
-        self.errors.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count(&self, error: &StoreError) {
+        self.errors.count(error.kind());
     }
 
     fn failed(&self, error: &StoreError, probe: bool) {
-        self.count_error();
+        self.count(error);
         // An answer that makes no sense concerns one key: the store is there.
         if error.kind() == StoreErrorKind::Reply {
             return self.succeeded();

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     id::KeyDigest,
-    store::{Heartbeat, Session, Store, StoreError, StoreState},
+    store::{Heartbeat, Session, Store, StoreError, StoreErrorKind, StoreState},
 };
 
 /// A store on one Redis or Valkey server, 6.2 or newer.
@@ -121,7 +121,7 @@ impl Store for RedisStore {
         self.shared.gate.state()
     }
 
-    fn errors(&self) -> u64 {
+    fn errors(&self) -> Vec<(StoreErrorKind, u64)> {
         self.shared.gate.errors()
     }
 }

@@ -134,10 +134,8 @@ impl Heartbeat for RedisHeartbeat {
                     }
                 }
             }
-            replies
-                .iter()
-                .filter(|reply| reply.is_err())
-                .for_each(|_| self.shared.gate.count_error());
+            let failed = replies.iter().filter_map(|reply| reply.as_ref().err());
+            failed.for_each(|error| self.shared.gate.count(error));
             replies
         })
     }

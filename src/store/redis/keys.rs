@@ -89,6 +89,49 @@ mod tests {
         assert_eq!(names.key_of_channel(b""), None);
     }
 
+    /// What of a key a cluster takes to find its slot.
+    fn hash_tag(key: &str) -> &str {
+        let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
+        tag.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(key)
+    }
+
+    #[test]
+    fn g4_all_keys_of_one_flight_share_a_slot() {
+        let names = Names::new("ai:flight", 0);
+        for n in 0..10_000_u32 {
+            let key = KeyDigest::from_bytes(*blake3::hash(&n.to_le_bytes()).as_bytes());
+            let staged = names.staged(key, FlightId::random());
+            let channel = names.channel(key);
+            for name in [
+                names.meta(key),
+                names.waiters(key),
+                names.result(key),
+                names.stream(key),
+                staged,
+                channel,
+            ] {
+                assert_eq!(hash_tag(&name), key.to_string(), "{name}");
+            }
+        }
+    }
+
+    /// A user's braces end in the digest; ours are the only ones.
+    #[test]
+    fn g5_braces_of_users_never_reach_the_server() {
+        use crate::key::{Digester, Key};
+
+        let digester = Digester::new("n", None);
+        let names = Names::new("ai:flight", 0);
+        let long = "{".repeat(1024);
+        let keys = ["a{b}c", "{}", "}{", "{{x}}", "a{}b{c}", "{", "", &long, "{é}"];
+        let named = keys.map(|key| names.meta(digester.digest(&Key::from(key))));
+        for (at, name) in named.iter().enumerate() {
+            assert!(name.is_ascii() && name.len() < 200, "{name}");
+            assert_eq!(name.matches(['{', '}']).count(), 2, "{name}");
+            assert!(!named[..at].contains(name), "{name}");
+        }
+    }
+
     #[test]
     fn k7_names_are_short_ascii() {
         let names = Names::new(&"p".repeat(64), 15);

@@ -17,6 +17,7 @@
 mod breaker;
 mod builder;
 mod connect;
+mod counts;
 mod error;
 mod gate;
 mod handle;

@@ -133,6 +133,7 @@ impl Reply {
             "private" => EndStatus::Private,
             "toolarge" => EndStatus::TooLarge,
             "abandoned" => EndStatus::Abandoned,
+            "forgotten" => EndStatus::Forgotten,
             _ => return Err(error::bad_reply()),
         })
     }
@@ -140,6 +141,7 @@ impl Reply {
     fn loss(&mut self, word: &str) -> Result<Loss, StoreError> {
         match word {
             "MISSING" => Ok(Loss::Missing),
+            "FORGOTTEN" => Ok(Loss::Forgotten),
             "SUPERSEDED" => Ok(Loss::Superseded { by: self.number()? }),
             _ => Err(error::bad_reply()),
         }

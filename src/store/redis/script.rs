@@ -27,6 +27,7 @@ script!(FINISH, "record.lua", "finish.lua");
 script!(ABANDON, "record.lua", "abandon.lua");
 script!(RELEASE, "record.lua", "release.lua");
 script!(LEAVE, "leave.lua");
+script!(FORGET, "record.lua", "forget.lua");
 
 impl Script {
     fn hash(&self) -> &str {
@@ -85,5 +86,54 @@ impl Call {
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call").field("keys", &self.keys.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a call names as its key: the word after the command.
+    fn keys_of_calls(text: &str) -> Vec<(&str, &str)> {
+        let calls = text.split("redis.call('").chain(text.split("redis.pcall('")).skip(1);
+        calls
+            .filter_map(|call| {
+                let (command, rest) = call.split_once('\'')?;
+                let key = rest.strip_prefix(", ")?;
+                let end = key.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
+                command.chars().all(|c| c.is_ascii_uppercase()).then_some((command, &key[..end]))
+            })
+            .collect()
+    }
+
+    /// A server that routes by keys must be told them all.
+    #[test]
+    fn g8_every_key_comes_from_keys() {
+        for script in [&JOIN, &RENEW, &FINISH, &ABANDON, &RELEASE, &LEAVE, &FORGET] {
+            let calls = keys_of_calls(script.text);
+            assert!(!calls.is_empty());
+            let named: Vec<&str> = script
+                .text
+                .lines()
+                .filter(|line| line.starts_with("local ") && line.contains("KEYS["))
+                .flat_map(|line| {
+                    let (names, values) = line["local ".len()..].split_once(" = ").unwrap();
+                    let keys = values.matches("KEYS[").count();
+                    names.split(", ").take(keys)
+                })
+                .collect();
+            for (command, key) in calls {
+                let parameter = ["KEYS", "key", "waiters"].contains(&key);
+                let channel = command == "PUBLISH" && key == "channel";
+                assert!(named.contains(&key) || parameter || channel, "{command} {key}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_script_is_refused_where_memory_is_full() {
+        for script in [&JOIN, &RENEW, &FINISH, &ABANDON, &RELEASE, &LEAVE, &FORGET] {
+            assert!(!script.text.contains("#!lua"));
+        }
     }
 }

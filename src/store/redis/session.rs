@@ -117,4 +117,13 @@ impl Session for RedisSession {
             reply::abandoned(shared.run(shared.pool.send(request, false)).await?)
         })
     }
+
+    fn forget(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let shared = &self.shared;
+            let call = step::forget(&shared.names, self.key);
+            let request = Request::Script { before: None, call: &call };
+            reply::gone(shared.run(shared.pool.send(request, true)).await?).map(drop)
+        })
+    }
 }

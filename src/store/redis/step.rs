@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     keys::Names,
-    script::{ABANDON, Call, FINISH, JOIN, LEAVE, RELEASE, RENEW},
+    script::{ABANDON, Call, FINISH, FORGET, JOIN, LEAVE, RELEASE, RENEW},
 };
 use crate::{
     id::{FlightId, FlightRef, KeyDigest, WaiterId},
@@ -101,6 +101,10 @@ pub(super) fn leave(names: &Names, key: KeyDigest, waiter: WaiterId) -> Call {
     LEAVE.call().key(names.waiters(key)).arg(waiter)
 }
 
+pub(super) fn forget(names: &Names, key: KeyDigest) -> Call {
+    FORGET.call().key(names.meta(key)).arg(names.channel(key))
+}
+
 /// At least one: a key with no time left would be gone, or stay for ever.
 pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).clamp(1, 1 << 40)
@@ -114,5 +118,6 @@ fn word(status: EndStatus) -> &'static str {
         EndStatus::Private => "private",
         EndStatus::TooLarge => "toolarge",
         EndStatus::Abandoned => "abandoned",
+        EndStatus::Forgotten => "forgotten",
     }
 }

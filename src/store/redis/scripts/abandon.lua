@@ -4,7 +4,7 @@ local meta, waiters = KEYS[1], KEYS[2]
 local token, flight, channel = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local record = read(meta)
 if not owned(record, token, flight) then
-  return lost(record)
+  return lost(record, token, flight)
 end
 local waiting = live(waiters)
 if waiting > 0 then

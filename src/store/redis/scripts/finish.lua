@@ -11,7 +11,7 @@ if not owned(record, token, flight) then
   if ended_by(record, token, flight) then
     return { 'OK' }
   end
-  return lost(record)
+  return lost(record, token, flight)
 end
 
 if (status == 'done' and form == 'kept') or status == 'abandoned' then

@@ -15,7 +15,7 @@ end
 
 local WORDS = {
   running = true, done = true, failed = true, timedout = true,
-  private = true, toolarge = true, abandoned = true, lost = true,
+  private = true, toolarge = true, abandoned = true, forgotten = true, lost = true,
 }
 -- Beyond some 16 digits a Lua number is not exact. No honest one comes near.
 local LIMIT = 9000000000000000
@@ -57,13 +57,20 @@ local function ended_by(record, token, flight)
   end
   local status = record.status
   return (record.ownerToken == token and record.flight == flight
-      and status ~= 'running' and status ~= 'lost')
-    or (record.prevToken == token and record.prevFlight == flight)
+      and status ~= 'running' and status ~= 'lost' and status ~= 'forgotten')
+    or (record.prevToken == token and record.prevFlight == flight
+      and record.prevStatus ~= 'forgotten')
 end
 
-local function lost(record)
+-- Why a flight is not its owner's, where it did not end by its own word.
+local function lost(record, token, flight)
   if not record then
     return { 'MISSING' }
+  end
+  if (record.ownerToken == token and record.flight == flight and record.status == 'forgotten')
+    or (record.prevToken == token and record.prevFlight == flight
+      and record.prevStatus == 'forgotten') then
+    return { 'FORGOTTEN' }
   end
   return { 'SUPERSEDED', int(record.ownerToken) }
 end
@@ -85,7 +92,7 @@ local function last(key, ms)
 end
 
 local LETTERS = {
-  done = 'd', failed = 'f', timedout = 't', private = 'p', toolarge = 'l', abandoned = 'a',
+  done = 'd', failed = 'f', timedout = 't', private = 'p', toolarge = 'l', abandoned = 'a', forgotten = 'a',
 }
 
 -- A push is a hint: where the user may not publish, the step stands all the same.

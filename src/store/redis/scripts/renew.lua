@@ -14,4 +14,4 @@ if owned(record, token, flight) then
 elseif ended_by(record, token, flight) then
   return { 'OVER' }
 end
-return lost(record)
+return lost(record, token, flight)

@@ -1,0 +1,195 @@
+//! What a body says of itself is true at each step.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::{Method, Response};
+use http_body::{Body, SizeHint};
+use http_body_util::BodyExt;
+use proptest::{
+    collection::vec,
+    prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest},
+};
+use tower::{Layer, ServiceExt, service_fn};
+use tower_singleflight::{Config, ResponseBody};
+
+use crate::{
+    script::{Hint, Script, Step, bytes_in},
+    support::{Req, get, layer, nodes},
+};
+
+/// A frame as it was read, and what the body had said just before.
+struct Seen {
+    hint: SizeHint,
+    ended: bool,
+    /// Bytes of data; none for trailers.
+    data: Option<Bytes>,
+}
+
+/// How a body ended: cleanly or not, and what it had said just before.
+struct Last {
+    clean: bool,
+    hint: SizeHint,
+    ended: bool,
+}
+
+async fn read(body: ResponseBody<Script>) -> (Vec<Seen>, Last) {
+    let mut body = Box::pin(body);
+    let mut seen = Vec::new();
+    loop {
+        let (hint, ended) = (body.size_hint(), body.is_end_stream());
+        match body.frame().await {
+            Some(Ok(frame)) => seen.push(Seen { hint, ended, data: frame.into_data().ok() }),
+            end => return (seen, Last { clean: end.is_none(), hint, ended }),
+        }
+    }
+}
+
+/// Holds what was read to what was said, and gives the bytes.
+fn check(seen: &[Seen], last: &Last, what: &str) -> Vec<u8> {
+    let data = |seen: &Seen| seen.data.as_ref().map_or(0, |data| data.len() as u64);
+    let mut left: u64 = seen.iter().map(data).sum();
+    for step in seen {
+        assert!(!step.ended, "{what}: the end was announced, and then came a frame");
+        assert!(step.hint.upper().is_none_or(|upper| upper >= left), "{what}: {:?}", step.hint);
+        assert!(!last.clean || step.hint.lower() <= left, "{what}: {:?}", step.hint);
+        left -= data(step);
+    }
+    if last.clean {
+        assert_eq!(last.hint.lower(), 0, "{what}");
+    } else {
+        assert!(!last.ended, "{what}: the end was announced, and then came an error");
+    }
+    seen.iter().filter_map(|step| step.data.clone()).flatten().collect()
+}
+
+/// Where a body comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// The caller's own run, and one of the same process, and one of another.
+    Shared,
+    /// Over the limit: inner's own body with what was read of it before.
+    Large,
+    /// Inner's own body.
+    Passed,
+}
+
+async fn bodies(
+    way: Way,
+    script: impl Fn() -> Script + Clone + Send + Sync + 'static,
+) -> Vec<ResponseBody<Script>> {
+    let config = Config::builder().max_share_bytes(40).build().unwrap();
+    let inner = service_fn(move |_: Req| {
+        let script = script.clone();
+        async move {
+            tokio::task::yield_now().await;
+            Ok::<_, Infallible>(Response::new(script()))
+        }
+    });
+    let mut request = get("/");
+    if way == Way::Passed {
+        *request.method_mut() = Method::POST;
+    }
+    let [here, there] = nodes().map(|node| match way {
+        Way::Large => node.config(config.clone()).layer(inner.clone()),
+        _ => node.layer(inner.clone()),
+    });
+    let callers = [&here, &here, &there].map(|node| node.clone().oneshot(request.clone()));
+    let responses = join_all(callers).await.into_iter().map(Result::unwrap);
+    // Failures of the layer's own are looked at elsewhere.
+    responses.filter(|r| r.status() == 200).map(Response::into_body).collect()
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => vec(any::<u8>(), 0..50).prop_map(|data| Step::Data(data.into())),
+        1 => Just(Step::Wait(std::time::Duration::from_millis(1))),
+    ]
+}
+
+/// How a script ends.
+fn last() -> impl Strategy<Value = Option<Step>> {
+    prop_oneof![
+        4 => Just(None),
+        2 => Just(Some(Step::Trailers)),
+        1 => Just(Some(Step::Error)),
+        1 => Just(Some(Step::Panic)),
+    ]
+}
+
+fn way() -> impl Strategy<Value = Way> {
+    prop_oneof![2 => Just(Way::Shared), 1 => Just(Way::Large), 1 => Just(Way::Passed)]
+}
+
+fn hint() -> impl Strategy<Value = Hint> {
+    prop_oneof![Just(Hint::Exact), Just(Hint::Lower), Just(Hint::None)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+
+    #[test]
+    fn what_a_body_says_is_true(
+        steps in vec(step(), 0..6),
+        last in last(),
+        way in way(),
+        hint in hint(),
+        says_end in any::<bool>(),
+    ) {
+        let panics = last == Some(Step::Panic);
+        // Inner's own panic goes through where the layer hands its body on.
+        if !panics || way == Way::Shared {
+            let clean = !matches!(last, Some(Step::Error | Step::Panic));
+            let steps: Vec<_> = steps.into_iter().chain(last).collect();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .start_paused(true)
+                .build()
+                .unwrap();
+            runtime.block_on(run(way, steps, hint, says_end, clean));
+        }
+    }
+}
+
+async fn run(way: Way, steps: Vec<Step>, hint: Hint, says_end: bool, clean: bool) {
+    let what = format!("{way:?} {hint:?} {says_end} {steps:?}");
+    let expected: Vec<u8> = steps
+        .iter()
+        .filter_map(|step| match step {
+            Step::Data(data) => Some(data.clone()),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    assert_eq!(expected.len() as u64, bytes_in(steps.clone()));
+    let trailers = steps.contains(&Step::Trailers);
+    let script = move || Script::new(steps.clone()).hint(hint).says_end(says_end);
+    let bodies = bodies(way, script).await;
+    assert!(!bodies.is_empty() && (!clean || bodies.len() == 3), "{what}");
+    for body in bodies {
+        let replayed = format!("{body:?}") == "ResponseBody(replay)";
+        let (seen, last) = read(body).await;
+        assert_eq!(last.clean, clean, "{what}");
+        assert!(check(&seen, &last, &what) == expected, "{what}: other bytes");
+        assert_eq!(seen.iter().any(|step| step.data.is_none()), trailers, "{what}");
+        if replayed && clean {
+            // Servers that do not ask again must know the end, and the length.
+            assert!(last.ended, "{what}");
+            let first = seen.first().map_or(&last.hint, |step| &step.hint);
+            assert_eq!(first.exact(), Some(expected.len() as u64), "{what}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_text_of_a_failure_has_its_length() {
+    let config = Config::builder().hard_timeout(std::time::Duration::from_secs(1)).build().unwrap();
+    let inner = service_fn(|_: Req| std::future::pending::<Result<Response<Script>, Infallible>>());
+    let response = layer().config(config).layer(inner).oneshot(get("/")).await.unwrap();
+    assert_eq!(response.status(), 504);
+    let (seen, last) = read(response.into_body()).await;
+    let bytes = check(&seen, &last, "text");
+    assert_eq!(seen[0].hint.exact(), Some(bytes.len() as u64));
+    assert!(last.ended && last.clean && !bytes.is_empty());
+}

@@ -1,0 +1,27 @@
+//! The layer as HTTP services and their clients see it.
+//!
+//! Tests are named for the rows of the list of cases. Where real clients matter,
+//! servers listen on loopback and runs wait at a [`support::Gate`]; all else runs on
+//! a paused clock.
+
+mod support;
+
+mod body_steps;
+mod cancel;
+mod debug;
+mod failing_bodies;
+mod failures;
+mod frameworks;
+mod heads;
+mod hosts;
+mod large_bodies;
+mod lengths;
+mod methods;
+mod net;
+mod outcomes;
+mod panics;
+mod privacy;
+mod readiness;
+mod script;
+mod store;
+mod types;
