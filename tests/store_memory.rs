@@ -9,7 +9,7 @@ use tower_singleflight::{
     store::{Abandoned, BeatReply, EndStatus, Joined, Loss, Pushed, Store},
 };
 
-use self::conformance::{Engine, KEEP, LEASE, Node, ask, ask_after, done, ended, is_lapsed, key};
+use self::conformance::{Engine, KEEP, LEASE, Node, ask, ask_after, done, ended, is_missing, key};
 
 #[derive(Default)]
 struct Memory(MemoryStore);
@@ -73,7 +73,7 @@ async fn cleared_store_is_a_server_that_restarted_empty() {
     assert!(engine.0.is_empty());
     assert!(matches!(follower.pushed().await, Pushed::Gap));
     assert!(matches!(owner.renew(flight).await, BeatReply::Lost(Loss::Missing)));
-    is_lapsed(&follower.look(&ask_after(flight)).await);
+    is_missing(&follower.look(&ask_after(flight)).await);
     // Its subscription is still there, and the next owner's end is heard.
     let next = owner.own(&ask_after(flight)).await;
     assert!(next.token > flight.token);

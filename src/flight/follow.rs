@@ -58,8 +58,12 @@ impl Driver {
                 }
                 () = tokio::time::sleep_until(due) => Step::TakeOver,
             };
+            let step = match step {
+                Step::Look => Step::from_look(self.session.join(self.join(true)).await?, flight),
+                step => step,
+            };
             match step {
-                Step::Stay => {}
+                Step::Stay | Step::Look => {}
                 Step::Wait(left) => due = Instant::now() + left,
                 Step::Alone => {
                     self.flight.decide(Verdict::Alone);
@@ -70,14 +74,6 @@ impl Driver {
                 }
                 Step::Take(joined) => return Ok(self.take(joined).await),
                 Step::Elect => return Ok(Next::Elect),
-                Step::Look => {
-                    let joined = self.session.join(self.join(true)).await?;
-                    match Step::from_look(joined, flight) {
-                        Step::Wait(left) => due = Instant::now() + left,
-                        Step::Take(joined) => return Ok(self.take(joined).await),
-                        _ => return Ok(Next::Elect),
-                    }
-                }
                 Step::TakeOver => {
                     // Somebody before us in line may be done by then.
                     due = Instant::now() + hold_back(rank);
@@ -146,6 +142,9 @@ impl Step {
             Joined::Follow { .. } => Self::Elect,
             // Nobody runs: ask to own, in line with the others.
             Joined::Lapsed => Self::TakeOver,
+            // The data was lost: the owner, if it lives, owns again within a beat. If
+            // not, the lease runs out as if nothing had been lost.
+            Joined::Missing => Self::Stay,
             joined => Self::Take(joined),
         }
     }

@@ -126,7 +126,7 @@ pub struct Join {
     /// How long the record outlives a flight.
     pub retention: Duration,
     /// Ask for an answer of a flight that ended only, never for a lease: where
-    /// `join` would grant, the answer is [`Joined::Lapsed`].
+    /// `join` would grant, the answer is [`Joined::Lapsed`] or [`Joined::Missing`].
     pub look_only: bool,
 }
 
@@ -181,8 +181,11 @@ pub enum Joined {
         /// For how long.
         left: Duration,
     },
-    /// Nothing runs and nothing is stored: what `look_only` gets for a grant.
+    /// The flight was let go, or its lease is over: what `look_only` gets for a grant.
     Lapsed,
+    /// There is no record: what `look_only` gets for a grant where the data may have
+    /// been lost, so that the owner comes before those who wait.
+    Missing,
 }
 
 /// How a flight ended.

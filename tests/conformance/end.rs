@@ -8,7 +8,7 @@ use tower_singleflight::store::{
 
 use super::{
     Engine, KEEP, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, is_done, is_ended,
-    is_lapsed, key,
+    is_lapsed, is_missing, key,
 };
 
 pub(crate) async fn finish_twice_is_accepted(engine: &impl Engine) {
@@ -179,7 +179,7 @@ pub(crate) async fn answer_is_kept_for_its_time(engine: &impl Engine) {
     is_done(&node.look(&ask_after(flight)).await, flight, "answer");
     assert_eq!(node.fetch().await.as_deref(), Some(&b"answer"[..]));
     engine.elapse(LAPSE).await;
-    is_lapsed(&node.look(&ask_after(flight)).await);
+    is_missing(&node.look(&ask_after(flight)).await);
     assert_eq!(node.fetch().await, None);
 }
 

@@ -8,7 +8,8 @@ use tower_singleflight::{
 };
 
 use super::{
-    Engine, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, follows, is_done, is_lapsed, key,
+    Engine, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, follows, is_done, is_lapsed,
+    is_missing, key,
 };
 
 async fn pair(engine: &impl Engine) -> (Node, FlightRef, Node, Join) {
@@ -177,8 +178,8 @@ pub(crate) async fn waiters_outlive_a_takeover(engine: &impl Engine) {
 pub(crate) async fn look_never_grants(engine: &impl Engine) {
     let key = key();
     let mut node = Node::new(engine, key).await;
-    is_lapsed(&node.look(&ask()).await);
-    is_lapsed(&node.watch(&ask(), LEASE).await);
+    is_missing(&node.look(&ask()).await);
+    is_missing(&node.watch(&ask(), LEASE).await);
     let flight = node.own(&ask()).await;
     engine.elapse(LAPSE).await;
     is_lapsed(&node.look(&ask_after(flight)).await);
@@ -226,7 +227,7 @@ pub(crate) async fn follower_never_gets_older_outcome(engine: &impl Engine) {
     let newer = Join { known: next.token + 5, ..ask() };
     let third = owner.own(&newer).await;
     owner.finished(&done(third, "third")).await;
-    is_lapsed(&follower.look(&Join { known: third.token + 1, ..ask() }).await);
+    is_missing(&follower.look(&Join { known: third.token + 1, ..ask() }).await);
     is_done(&follower.look(&Join { known: third.token, ..ask() }).await, third, "third");
 }
 

@@ -235,6 +235,10 @@ pub(crate) fn is_ended(joined: &Joined, how: EndStatus) {
 }
 
 #[track_caller]
+pub(crate) fn is_missing(joined: &Joined) {
+    assert!(matches!(joined, Joined::Missing), "not Missing: {joined:?}");
+}
+
 pub(crate) fn is_lapsed(joined: &Joined) {
     assert!(matches!(joined, Joined::Lapsed), "not Lapsed: {joined:?}");
 }

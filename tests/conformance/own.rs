@@ -7,7 +7,7 @@ use tower_singleflight::{
 
 use super::{
     Engine, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, follows, is_ended, is_lapsed,
-    key,
+    is_missing, key,
 };
 
 pub(crate) async fn fresh_caller_is_granted(engine: &impl Engine) {
@@ -126,7 +126,7 @@ pub(crate) async fn renew_never_creates(engine: &impl Engine) {
         node.release(flight.id, Some(flight.token)).await;
     }
     assert_eq!(node.fetch().await, None);
-    is_lapsed(&node.look(&ask()).await);
+    is_missing(&node.look(&ask()).await);
     node.own(&ask()).await;
 }
 

@@ -146,10 +146,14 @@ async fn f8_a_store_that_loses_its_data_is_owned_again_by_the_same_run() {
     let owner = a.call("/a");
     until(|| counts.calls() == 1).await;
     tokio::time::sleep(ms(3500)).await;
+    // One waits already; it lets the owner own again.
+    let early = b.call("/a");
+    tokio::time::sleep(ms(100)).await;
     store.clear();
     tokio::time::sleep(BEAT * 2).await;
     let follower = b.call("/a");
     assert_eq!(owner.await.text(), "run 0");
+    assert_eq!(early.await.text(), "run 0");
     assert_eq!(follower.await.text(), "run 0");
     assert_eq!(counts.calls(), 1);
     tokio::time::sleep(Duration::from_secs(60)).await;

@@ -83,7 +83,8 @@ impl Record {
             return answer;
         }
         if ask.look_only || mark.is_some() {
-            return Joined::Lapsed;
+            let known = self.meta.as_ref().is_some_and(|meta| meta.owner.token >= ask.known);
+            return if known { Joined::Lapsed } else { Joined::Missing };
         }
         self.grant(ask, now, next)
     }
@@ -102,7 +103,7 @@ impl Record {
                 (failures, losses) = (old.failures, old.losses);
             }
             // It is here only because its lease is over.
-            if readable && old.end.is_none() {
+            if readable && old.end.is_none() && old.quarantine.is_none() {
                 losses += 1;
             }
             if losses >= LOSSES {

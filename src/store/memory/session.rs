@@ -110,7 +110,7 @@ impl Shards {
         };
         let mut shard = self.lock(key);
         let joined = if ask.look_only || mark.is_some() {
-            shard.existing(key, now, step).unwrap_or(Joined::Lapsed)
+            shard.existing(key, now, step).unwrap_or(Joined::Missing)
         } else {
             shard.entry(key, now, step)
         };

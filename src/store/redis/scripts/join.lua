@@ -133,7 +133,7 @@ if record and record.ownerToken >= known then
   end
 end
 if look then
-  return { 'LAPSED' }
+  return { record and record.ownerToken >= known and 'LAPSED' or 'MISSING' }
 end
 if record then
   if known > 0 and record.status ~= 'done' then
