@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::{runtime::Handle, time::Instant};
 use tracing::{Instrument, Span};
 
@@ -58,6 +59,9 @@ enum Next {
     /// The flight has its outcome, or nobody is left.
     Over,
 }
+
+/// How often a record is asked for at most.
+const FETCHES: u32 = 2;
 
 /// Grants that may come too late before the store counts as away.
 const LATE_GRANTS: u32 = 3;
@@ -205,15 +209,10 @@ impl Driver {
     }
 
     /// Gives a stored answer to all callers; what cannot be read is a miss.
-    async fn deliver(
-        &mut self,
-        flight: FlightRef,
-        record: Option<bytes::Bytes>,
-        origin: Origin,
-    ) -> Next {
+    async fn deliver(&mut self, flight: FlightRef, record: Option<Bytes>, origin: Origin) -> Next {
         let record = match record {
             Some(record) => Some(record),
-            None => self.session.fetch().await.unwrap_or_default(),
+            None => self.fetch().await,
         };
         let least = if origin == Origin::Reused { flight.token } else { self.known };
         let found = record.map(|bytes| record::decode(&self.flight.key(), &bytes));
@@ -245,6 +244,17 @@ impl Driver {
             Standing::Open => Next::Elect,
             Standing::Draining | Standing::Drained => self.run_without_store().await,
         }
+    }
+
+    /// The key's stored record. An answer that was costly to make is worth a second
+    /// try.
+    async fn fetch(&mut self) -> Option<Bytes> {
+        for _ in 0..FETCHES {
+            if let Ok(record) = self.session.fetch().await {
+                return record;
+            }
+        }
+        None
     }
 
     fn fail(&self, kind: FailureKind, report: Option<&str>) {

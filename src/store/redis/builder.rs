@@ -6,7 +6,7 @@ use bb8_redis::{RedisConnectionManager, bb8, redis};
 
 use super::{
     connect::{self, Connector},
-    gate::Gate,
+    gate::{Gate, TRANSFER},
     handle::{RedisStore, Shared},
     hub::Hub,
     keys::Names,
@@ -52,7 +52,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How long one operation may take, with all waiting. Defaults to 250 ms.
+    /// How long one operation may take, with all waiting; a record of more than 4 KiB
+    /// may take eight times as long. Defaults to 250 ms.
     pub fn operation_limit(mut self, limit: Duration) -> Self {
         self.operation_limit = limit;
         self
@@ -121,7 +122,7 @@ impl RedisStoreBuilder {
                 Some(pool) => Pool::given(pool, connector.clone(), limit),
                 None => Pool::new(connector.clone(), pool_size, limit),
             },
-            bodies: Pool::new(connector.clone(), 1, limit),
+            bodies: Pool::new(connector.clone(), 1, limit * TRANSFER),
             hub: Arc::new(Hub::new(connector.clone(), names.clone(), limit)),
             names,
         });

@@ -13,6 +13,9 @@ use super::{
 };
 use crate::store::{StoreError, StoreErrorKind, StoreState};
 
+/// So many operation limits a large record may take: 8 MiB in two seconds, by default.
+pub(super) const TRANSFER: u32 = 8;
+
 /// Guards the way to one server.
 #[derive(Debug)]
 pub(super) struct Gate {
@@ -65,6 +68,23 @@ impl Gate {
         match &result {
             Ok(_) => self.succeeded(),
             Err(error) => self.failed(error, probe),
+        }
+        result
+    }
+
+    /// Moves a large record: it may take longer, and how long it takes says nothing of
+    /// the server's health.
+    pub(super) async fn transfer<T>(
+        &self,
+        operation: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let result = tokio::time::timeout(self.limit * TRANSFER, operation)
+            .await
+            .unwrap_or_else(|_| Err(error::timed_out()));
+        match &result {
+            Ok(_) => self.succeeded(),
+            Err(error) if error.kind() == StoreErrorKind::TimedOut => self.count(error),
+            Err(error) => self.failed(error, false),
         }
         result
     }

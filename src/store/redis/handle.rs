@@ -49,8 +49,22 @@ impl Shared {
         self: &Arc<Self>,
         operation: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
+        self.admit()?;
+        self.gate.run(false, operation).await
+    }
+
+    /// As [`run`](Self::run), for large records.
+    pub(super) async fn transfer<T>(
+        self: &Arc<Self>,
+        operation: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.admit()?;
+        self.gate.transfer(operation).await
+    }
+
+    fn admit(self: &Arc<Self>) -> Result<(), StoreError> {
         match self.gate.admit() {
-            Admission::Pass => return self.gate.run(false, operation).await,
+            Admission::Pass => return Ok(()),
             Admission::Probe => drop(tokio::spawn(Arc::clone(self).probe())),
             Admission::Refused => {}
         }

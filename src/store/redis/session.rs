@@ -75,7 +75,7 @@ impl Session for RedisSession {
             let shared = &self.shared;
             let mut get = Cmd::new();
             get.arg("GET").arg(shared.names.result(self.key));
-            match shared.run(shared.bodies.send(Request::Command(&get), true)).await {
+            match shared.transfer(shared.bodies.send(Request::Command(&get), true)).await {
                 Ok(Value::BulkString(bytes)) => Ok(Some(bytes.into())),
                 Ok(Value::Nil) => Ok(None),
                 Ok(_) => Err(error::bad_reply()),
@@ -89,22 +89,19 @@ impl Session for RedisSession {
             let shared = &self.shared;
             let call = step::finish(&shared.names, self.key, &finish);
             let large = finish.record.filter(|record| record.len() > step::INLINE_MAX);
-            let request = async {
-                let Some(record) = large else {
-                    let request = Request::Script { before: None, call: &call };
-                    return shared.pool.send(request, true).await;
-                };
-                let mut stage = Cmd::new();
-                stage
-                    .arg("SET")
-                    .arg(shared.names.staged(self.key, finish.flight.id))
-                    .arg(&record[..])
-                    .arg("PX")
-                    .arg(step::millis(finish.keep));
-                let request = Request::Script { before: Some(&stage), call: &call };
-                shared.bodies.send(request, true).await
+            let Some(record) = large else {
+                let request = Request::Script { before: None, call: &call };
+                return reply::finished(shared.run(shared.pool.send(request, true)).await?);
             };
-            reply::finished(shared.run(request).await?)
+            let mut stage = Cmd::new();
+            stage
+                .arg("SET")
+                .arg(shared.names.staged(self.key, finish.flight.id))
+                .arg(&record[..])
+                .arg("PX")
+                .arg(step::millis(finish.keep));
+            let request = Request::Script { before: Some(&stage), call: &call };
+            reply::finished(shared.transfer(shared.bodies.send(request, true)).await?)
         })
     }
 
