@@ -42,6 +42,7 @@ impl Driver {
         let mut watch = WatchGuard::new(&self.core.keeper, self.flight.key(), watched);
         self.see_to_keeper();
         let mut due = Instant::now() + left;
+        let mut lost = false;
         loop {
             let step = tokio::select! {
                 biased;
@@ -61,6 +62,7 @@ impl Driver {
             match step {
                 Step::Stay => {}
                 Step::Wait(left) => due = Instant::now() + left,
+                Step::Lost => self.let_it_reclaim(&mut due, &mut lost),
                 Step::Alone => {
                     self.flight.decide(Verdict::Alone);
                     return Ok(Next::Over);
@@ -74,6 +76,7 @@ impl Driver {
                     let joined = self.session.join(self.join(true)).await?;
                     match Step::from_look(joined, flight) {
                         Step::Wait(left) => due = Instant::now() + left,
+                        Step::Lost => self.let_it_reclaim(&mut due, &mut lost),
                         Step::Take(joined) => return Ok(self.take(joined).await),
                         _ => return Ok(Next::Elect),
                     }
@@ -97,6 +100,14 @@ impl Driver {
             }
         }
     }
+
+    /// The store has lost the flight's record: its owner hears of it at its next beat
+    /// and owns again. It is given the time, once.
+    fn let_it_reclaim(&self, due: &mut Instant, lost: &mut bool) {
+        if !std::mem::replace(lost, true) {
+            *due = (*due).max(Instant::now() + self.core.keeper.terms().beat * 3 / 2);
+        }
+    }
 }
 
 /// What a follower does about something it heard.
@@ -106,6 +117,8 @@ enum Step {
     Stay,
     /// Wait on: the lease stands for this long.
     Wait(Duration),
+    /// Wait on, though the record is lost.
+    Lost,
     /// Deliver the followed flight's answer.
     Done(Option<bytes::Bytes>),
     /// Every caller runs alone.
@@ -146,6 +159,7 @@ impl Step {
             Joined::Follow { .. } => Self::Elect,
             // Nobody runs: ask to own, in line with the others.
             Joined::Lapsed => Self::TakeOver,
+            Joined::Missing => Self::Lost,
             joined => Self::Take(joined),
         }
     }

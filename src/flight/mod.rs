@@ -196,7 +196,7 @@ impl Driver {
                 self.core.counts.quarantined();
                 self.fail(FailureKind::Quarantined, None);
             }
-            Joined::Lapsed => return self.leaving().await,
+            Joined::Lapsed | Joined::Missing => return self.leaving().await,
             Joined::Ended { .. } | Joined::Own { .. } | Joined::Follow { .. } => {
                 return Next::Elect;
             }

@@ -183,6 +183,9 @@ pub enum Joined {
     },
     /// Nothing runs and nothing is stored: what `look_only` gets for a grant.
     Lapsed,
+    /// As [`Joined::Lapsed`], where the store has lost the record of a flight that the
+    /// caller knows: its owner may run on, and own again at its next beat.
+    Missing,
 }
 
 /// How a flight ended.

@@ -32,6 +32,7 @@ pub(super) fn joined(value: Value) -> Result<Joined, StoreError> {
         "ENDED" => Joined::Ended { status: reply.status()? },
         "QUARANTINED" => Joined::Quarantined { left: reply.left()? },
         "LAPSED" => Joined::Lapsed,
+        "MISSING" => Joined::Missing,
         _ => return Err(error::bad_reply()),
     })
 }

@@ -133,7 +133,9 @@ if record and record.ownerToken >= known then
   end
 end
 if look then
-  return { 'LAPSED' }
+  -- A flight's record outlives its lease. Where there is none, the data is lost, and
+  -- the flight's owner may go on.
+  return { known > 0 and not record and 'MISSING' or 'LAPSED' }
 end
 if record then
   if known > 0 and record.status ~= 'done' then
