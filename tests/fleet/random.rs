@@ -119,7 +119,7 @@ struct Got {
 }
 
 impl Got {
-    fn take(&mut self, answer: Answer, at: Instant, bytes: usize) {
+    fn take(&mut self, answer: &Answer, at: Instant, bytes: usize) {
         self.longest = self.longest.max(answer.at - at);
         if answer.status == 503 {
             // Too many owners of this key were lost, or it was failed by who left.
@@ -165,7 +165,7 @@ async fn random_faults_leave_nobody_waiting_and_nothing_behind() {
     let (callers, mut got) = (asked.len(), Got::default());
     for Asked { caller, at, lab, bytes } in asked {
         match caller.outcome().await {
-            Ok(answer) => got.take(answer, at, bytes),
+            Ok(answer) => got.take(&answer, at, bytes),
             Err(error) => {
                 assert!(fleet.killed.contains(&lab), "{error}");
                 got.cut += 1;
