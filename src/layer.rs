@@ -200,7 +200,8 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
     /// Meanwhile new callers follow flights of other processes, or share a run within
     /// this process. Callers whose run is given up get a 503 with `retry-after`.
     ///
-    /// To be awaited beside the server's own graceful shutdown. Dropped in the middle
+    /// To be awaited beside the server's own graceful shutdown, and to its end: a server
+    /// may be done before the store has heard of its last answer. Dropped in the middle
     /// of the grace, it leaves the layer without new leases.
     pub fn drain(&self, grace: Duration) -> impl Future<Output = ()> + Send + use<K, C> {
         let core = Arc::clone(self.parts().core());

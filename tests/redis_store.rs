@@ -347,6 +347,11 @@ async fn f8_tokens_grow_after_total_loss() {
     let mut session = store.session(key(1));
     let flight = own(&mut *session, &fresh()).await;
     server.command(&["FLUSHALL"]);
+    // Whoever knows the flight is told; its owner may go on.
+    let look = Join { look_only: true, ..fresh() };
+    let follower = Join { known: flight.token, ..look.clone() };
+    assert!(matches!(session.join(follower).await, Ok(Joined::Missing)));
+    assert!(matches!(session.join(look).await, Ok(Joined::Lapsed)));
     let next = own(&mut *session, &fresh()).await;
     assert!(next.token > flight.token);
     let lost = Finished::Lost(Loss::Superseded { by: next.token });

@@ -105,9 +105,14 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         // For the last answers to be written.
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
+    let mut leaving = std::pin::pin!(leaving);
     tokio::select! {
-        result = serving => result?,
-        () = leaving => {}
+        result = serving => {
+            result?;
+            // All are answered, but other processes may not have heard of it yet.
+            leaving.await;
+        }
+        () = &mut leaving => {}
     }
     Ok(())
 }

@@ -81,9 +81,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
             Err(_) => std::future::pending().await,
         }
     };
+    let mut leaving = std::pin::pin!(leaving);
     tokio::select! {
-        result = serving => result?,
-        () = leaving => {}
+        result = serving => {
+            result?;
+            // All are answered, but other processes may not have heard of it yet.
+            leaving.await;
+        }
+        () = &mut leaving => {}
     }
     Ok(())
 }

@@ -42,6 +42,7 @@ impl Driver {
         let mut watch = WatchGuard::new(&self.core.keeper, self.flight.key(), watched);
         self.see_to_keeper();
         let mut due = Instant::now() + left;
+        let mut lost = false;
         loop {
             let step = tokio::select! {
                 biased;
@@ -65,6 +66,7 @@ impl Driver {
             match step {
                 Step::Stay | Step::Look => {}
                 Step::Wait(left) => due = Instant::now() + left,
+                Step::Lost => self.let_it_reclaim(&mut due, &mut lost),
                 Step::Alone => {
                     self.flight.decide(Verdict::Alone);
                     return Ok(Next::Over);
@@ -93,6 +95,14 @@ impl Driver {
             }
         }
     }
+
+    /// The store has lost the flight's record: its owner hears of it at its next beat
+    /// and owns again. It is given the time, once.
+    fn let_it_reclaim(&self, due: &mut Instant, lost: &mut bool) {
+        if !std::mem::replace(lost, true) {
+            *due = (*due).max(Instant::now() + self.core.keeper.terms().beat * 3 / 2);
+        }
+    }
 }
 
 /// What a follower does about something it heard.
@@ -102,6 +112,8 @@ enum Step {
     Stay,
     /// Wait on: the lease stands for this long.
     Wait(Duration),
+    /// Wait on, though the record is lost.
+    Lost,
     /// Deliver the followed flight's answer.
     Done(Option<bytes::Bytes>),
     /// Every caller runs alone.
@@ -144,7 +156,7 @@ impl Step {
             Joined::Lapsed => Self::TakeOver,
             // The data was lost: the owner, if it lives, owns again within a beat. If
             // not, the lease runs out as if nothing had been lost.
-            Joined::Missing => Self::Stay,
+            Joined::Missing => Self::Lost,
             joined => Self::Take(joined),
         }
     }

@@ -148,7 +148,7 @@ impl Driver {
                     // What the run had for its own caller alone is there all the same.
                     self.flight.stir();
                     let lost = lease.end().unwrap_or(LeaseEnd::Silence);
-                    return if self.may_go_on_alone(lost, own) {
+                    return if self.goes_on_alone(lost, own).await {
                         guard.detach();
                         Outcome::Ran(end)
                     } else {
@@ -165,7 +165,7 @@ impl Driver {
                         Err(instead) => lost = instead,
                     }
                 }
-                if !self.may_go_on_alone(lost, own) {
+                if !self.goes_on_alone(lost, own).await {
                     return Outcome::Lost(lost);
                 }
                 if lost == LeaseEnd::Forgotten {
@@ -208,6 +208,21 @@ impl Driver {
                 self.core.keeper.forget(self.flight.key(), join.flight, self.waiter);
                 Err(LeaseEnd::Missing)
             }
+        }
+    }
+
+    /// Whether a run goes on without a lease. Where the store can be asked and somebody
+    /// else owns by now, its callers follow: the process was paused, not cut off.
+    async fn goes_on_alone(&mut self, lost: LeaseEnd, own: &dyn Deposit) -> bool {
+        let may = self.may_go_on_alone(lost, own);
+        if !may || lost == LeaseEnd::Forgotten {
+            return may;
+        }
+        let look = self.join(true);
+        match self.session.join(look).await {
+            Ok(Joined::Follow { flight, .. }) => flight.token <= self.known,
+            Ok(Joined::Done { .. }) => false,
+            _ => true,
         }
     }
 

@@ -68,6 +68,16 @@ pub(crate) fn keys(redis: &RedisServer) -> Vec<String> {
     redis.lines(&["KEYS", "*"])
 }
 
+/// The keys of all records.
+pub(crate) fn meta_keys(redis: &RedisServer) -> Vec<String> {
+    keys(redis).into_iter().filter(|key| key.contains(":meta:")).collect()
+}
+
+/// One field of a record; empty where there is none.
+pub(crate) fn meta(redis: &RedisServer, key: &str, field: &str) -> String {
+    redis.lines(&["HGET", key, field]).into_iter().next().unwrap_or_default()
+}
+
 /// The only key that may be without an end.
 pub(crate) const OWNER_SEQ: &str = "ai:flight:owner-seq";
 

@@ -6,17 +6,30 @@
 
 mod abandoned;
 mod answers;
+mod blackhole;
+mod blocked;
+mod data_loss;
+mod draining;
 mod faults;
 mod figures;
 #[path = "../support/lab/mod.rs"]
 mod lab;
 mod latency;
+mod monitor;
 mod outage;
+mod partition;
 mod proxy;
+mod push;
+mod random;
+mod resumed;
 mod runs;
+mod succession;
 #[path = "../support/mod.rs"]
 mod support;
 mod takeover;
+
+/// What a busy machine adds to any time limit: the build is not optimised.
+const SLACK: std::time::Duration = std::time::Duration::from_millis(300);
 
 /// Settings for tests whose times are not fixed by their case: a lease of a second.
 const QUICK: &[&str] = &["--lease-ms", "1000", "--heartbeat-ms", "300", "--retention-ms", "2000"];

@@ -71,8 +71,12 @@ impl RedisServer {
 
     /// Sends one command over a connection of its own; the raw answer.
     pub(crate) fn command(&self, parts: &[&str]) -> String {
-        let mut stream = UnixStream::connect(self.socket()).expect("the server's socket");
-        ask(&mut stream, parts)
+        ask(&mut self.connect(), parts)
+    }
+
+    /// A connection over the unix socket.
+    pub(crate) fn connect(&self) -> UnixStream {
+        UnixStream::connect(self.socket()).expect("the server's socket")
     }
 
     /// The answer to a command as lines, without the lengths of RESP2.

@@ -54,7 +54,7 @@ impl Session for RedisSession {
         Box::pin(async move {
             let shared = Arc::clone(&self.shared);
             let joined = shared.run(self.join_once(&join)).await;
-            if !matches!(joined, Ok(Joined::Follow { .. }) | Err(_)) {
+            if !matches!(joined, Ok(Joined::Follow { .. } | Joined::Missing) | Err(_)) {
                 self.seat = None;
             }
             joined

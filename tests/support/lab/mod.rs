@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::Request;
+use http::{Method, Request};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::{
     client::legacy::{Builder, Client, connect::HttpConnector},
@@ -110,13 +110,19 @@ impl Lab {
 
     fn call_over(&self, http: &Http, path: &str) -> Caller {
         let (http, uri) = (http.clone(), self.uri(path));
-        Caller(tokio::spawn(async move { send(&http, &uri).await }))
+        Caller(tokio::spawn(async move { send(&http, Method::GET, &uri).await }))
+    }
+
+    /// `POST` without a body; a caller of its own task.
+    pub(crate) fn post(&self, path: &str) -> Caller {
+        let (http, uri) = (self.http.clone(), self.uri(path));
+        Caller(tokio::spawn(async move { send(&http, Method::POST, &uri).await }))
     }
 
     /// One answer; panics where there is none.
     pub(crate) async fn get(&self, path: &str) -> Answer {
         let uri = self.uri(path);
-        let sent = send(&self.http, &uri);
+        let sent = send(&self.http, Method::GET, &uri);
         match tokio::time::timeout(PATIENCE, sent).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => panic!("{path}: {error}"),
@@ -192,6 +198,16 @@ impl Lab {
         self.signal("-CONT");
     }
 
+    /// Asks it to end, as a deploy does.
+    pub(crate) fn term(&self) {
+        self.signal("-TERM");
+    }
+
+    /// Whether its process has ended by itself, and without an error.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(status)) if status.success())
+    }
+
     fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args([signal, &self.pid().to_string()]).status();
         assert!(sent.is_ok_and(|status| status.success()), "kill {signal}");
@@ -255,8 +271,8 @@ fn client() -> Builder {
     Client::builder(TokioExecutor::new())
 }
 
-async fn send(http: &Http, uri: &str) -> Result<Answer, String> {
-    let request = Request::builder().uri(uri).body(Empty::new());
+async fn send(http: &Http, method: Method, uri: &str) -> Result<Answer, String> {
+    let request = Request::builder().method(method).uri(uri).body(Empty::new());
     let request = request.map_err(|error| error.to_string())?;
     let response = http.request(request).await.map_err(|error| format!("{error:?}"))?;
     let (parts, body) = response.into_parts();
