@@ -351,7 +351,7 @@ async fn f8_tokens_grow_after_total_loss() {
     let look = Join { look_only: true, ..fresh() };
     let follower = Join { known: flight.token, ..look.clone() };
     assert!(matches!(session.join(follower).await, Ok(Joined::Missing)));
-    assert!(matches!(session.join(look).await, Ok(Joined::Lapsed)));
+    assert!(matches!(session.join(look).await, Ok(Joined::Missing)));
     let next = own(&mut *session, &fresh()).await;
     assert!(next.token > flight.token);
     let lost = Finished::Lost(Loss::Superseded { by: next.token });
