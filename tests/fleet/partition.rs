@@ -41,10 +41,11 @@ async fn short_cut(link: Link) {
     one.until_one("owner", 1).await;
     callers.extend(other.calls(2, path));
     other.until_one("follower", 2).await;
-    // Right after a renewal, so that one beat falls into the cut: had the last one
-    // been nearly a beat before, a second and a half would be all of the lease that
-    // its owner may count on.
-    renewed(&redis).await;
+    // Soon after a renewal, so that one beat falls into the cut: had the last one been
+    // nearly a beat before, a second and a half would be all of the lease that its owner
+    // may count on. A tenth of a second is for the answer to be with the owner.
+    let seen = renewed(&redis).await;
+    tokio::time::sleep_until((seen + BEAT / 10).into()).await;
     let cut = Instant::now();
     proxy.set(link);
     tokio::time::sleep_until((cut + Duration::from_millis(1500)).into()).await;
