@@ -9,6 +9,7 @@ use self::{
 use super::{Heartbeat, Session, Store, StoreErrorKind, StoreState};
 
 mod listener;
+mod meta;
 mod record;
 mod session;
 mod shards;
