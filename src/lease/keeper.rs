@@ -254,8 +254,10 @@ impl Keeper {
         match reply {
             Err(_) if post.is_over() => {}
             Err(_) => {
-                // The first miss is tried again at once, the next ones each beat.
-                post.due = Some(if post.missed == 0 { now } else { sent + terms.beat });
+                // The first miss is tried again at once, the next ones each beat, and
+                // once more shortly before the lease is over.
+                let next = if post.missed == 0 { now } else { sent + terms.beat };
+                post.due = Some(post.last_try(now, &terms).map_or(next, |last| next.min(last)));
                 post.missed = post.missed.saturating_add(1);
             }
             Ok(reply) => {
@@ -285,6 +287,12 @@ impl Post {
             }
             _ => None,
         }
+    }
+
+    /// When a lease can still be saved, if that is yet to come.
+    fn last_try(&self, now: Instant, terms: &Terms) -> Option<Instant> {
+        let Duty::Lease { lease, .. } = &self.duty else { return None };
+        Some(lease.deadline() - terms.beat / 4).filter(|last| *last > now)
     }
 
     /// Whether it is about a lease that has ended.

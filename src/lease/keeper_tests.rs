@@ -87,6 +87,27 @@ async fn e1_a_missed_beat_is_sent_again_at_once_and_then_each_beat() {
     assert_eq!(rig.next(), Some(3250));
 }
 
+/// Answers that fail at once, while the line is cut in the worst phase of a beat.
+#[tokio::test(start_paused = true)]
+async fn e1_a_lease_is_tried_once_more_before_it_is_over() {
+    let mut rig = Rig::new();
+    let (lease, place) = rig.hold(0);
+    for ms in [1000, 1000, 2000] {
+        assert_eq!(rig.sent(ms), [place], "{ms}");
+        rig.answer(place, ms, ms, no_answer());
+    }
+    assert_eq!(rig.next(), Some(2250));
+    assert_eq!(rig.sent(2250), [place]);
+    rig.answer(place, 2250, 2260, renewed());
+    assert_eq!((lease.end(), lease.deadline()), (None, rig.at(2250 + 2500)));
+    // Not more often than that.
+    assert_eq!(rig.sent(3250), [place]);
+    rig.answer(place, 3250, 4700, no_answer());
+    assert_eq!(rig.sent(4700), [place]);
+    rig.answer(place, 4700, 4710, no_answer());
+    assert_eq!(rig.next(), Some(4750), "the end");
+}
+
 #[tokio::test(start_paused = true)]
 async fn e2_without_an_answer_the_lease_is_over_before_the_store_frees_it() {
     let mut rig = Rig::new();

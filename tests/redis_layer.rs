@@ -1,0 +1,108 @@
+//! The layer on a real server, in one process.
+
+mod support;
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+
+use futures_util::future::join_all;
+use http::{Request, Response};
+use http_body_util::Full;
+use support::redis_server::RedisServer;
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_singleflight::{Config, HttpKey, RedisStore, SingleFlightLayer};
+
+type Body = Full<bytes::Bytes>;
+
+fn get(path: &str) -> Request<Body> {
+    Request::get(format!("http://a.test{path}")).body(Body::default()).unwrap()
+}
+
+/// An inner service with three awaits, that takes `time`.
+fn inner(
+    calls: &Arc<AtomicUsize>,
+    time: Duration,
+) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
++ Clone
++ Send
++ 'static {
+    let calls = Arc::clone(calls);
+    service_fn(move |_| {
+        calls.fetch_add(1, SeqCst);
+        async move {
+            tokio::task::yield_now().await;
+            tokio::time::sleep(time).await;
+            tokio::task::yield_now().await;
+            Ok(Response::new(Body::default()))
+        }
+    })
+}
+
+/// Scripts that the server ran so far, by either way of calling them.
+fn scripts(server: &RedisServer) -> u64 {
+    let stats = server.lines(&["INFO", "commandstats"]);
+    let calls = stats
+        .iter()
+        .filter(|line| line.starts_with("cmdstat_evalsha:") || line.starts_with("cmdstat_eval:"));
+    calls
+        .filter_map(|line| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok())
+        .sum()
+}
+
+/// No guard of a map is held while a task waits.
+#[tokio::test(flavor = "current_thread")]
+async fn c6_a_thousand_keys_at_once_on_one_thread() {
+    let server = RedisServer::start();
+    let calls = Arc::default();
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let layer = SingleFlightLayer::new(HttpKey::new()).store(store);
+    let service = layer.layer(inner(&calls, Duration::from_millis(5)));
+    let began = Instant::now();
+    let asks = (0..1000).map(|n| service.clone().oneshot(get(&format!("/{n}"))));
+    assert!(join_all(asks).await.into_iter().all(|answer| answer.is_ok()));
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(calls.load(SeqCst), 1000);
+}
+
+/// Leases as short as their beats, given up at any moment of one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e4_nothing_is_renewed_after_its_end() {
+    const LEASE: Duration = Duration::from_millis(100);
+    let server = RedisServer::start();
+    let calls = Arc::default();
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let config = Config::builder().lease(LEASE).heartbeat(LEASE / 20).retention(LEASE * 2);
+    let layer = SingleFlightLayer::new(HttpKey::new()).store(store).config(config.build().unwrap());
+    let service = layer.layer(inner(&calls, Duration::from_millis(1)));
+    for batch in 0..100 {
+        let asks = (0..100).map(|n| {
+            let ask = service.clone().oneshot(get(&format!("/{batch}/{n}")));
+            // Every third caller leaves somewhere in the middle.
+            let patience = if n % 3 == 0 { Duration::from_micros(n * 30) } else { LEASE * 100 };
+            tokio::spawn(tokio::time::timeout(patience, ask))
+        });
+        join_all(asks).await;
+    }
+    support::eventually("all flights are over", async || layer.flights().is_empty()).await;
+    support::eventually("nothing is left", async || {
+        let keys = server.lines(&["KEYS", "*"]);
+        keys.iter().all(|key| key.ends_with("owner-seq"))
+    })
+    .await;
+    // The two looks see no script between them, but for those on their way.
+    support::eventually("no renewal goes on", async || {
+        let before = scripts(&server);
+        tokio::time::sleep(LEASE).await;
+        scripts(&server) == before
+    })
+    .await;
+    let before = scripts(&server);
+    tokio::time::sleep(LEASE * 5).await;
+    assert_eq!(scripts(&server), before, "a hundred beats later");
+}
