@@ -12,18 +12,10 @@ use crate::{
     error::FailureKind,
     flights::{Brief, Deposit, Flight, FlightPhase, Origin, RunEnd, SharedRun, Verdict},
     id::FlightRef,
-    lease::{LeaseEnd, OwnerGuard},
+    lease::{Lease, LeaseEnd, OwnerGuard},
     record,
     store::{Abandoned, EndStatus, Finish, Finished, Joined, Loss},
 };
-
-/// What ended the watch over a run.
-enum Event {
-    Ended(RunEnd),
-    Vacated,
-    LeaseChanged,
-    Drained,
-}
 
 /// How an attempt to own went on.
 enum Outcome {
@@ -133,31 +125,6 @@ impl Driver {
                 return self.attend_without_lease(guard).await;
             };
             self.see_to_keeper();
-            let vacant = self.flight.is_vacant();
-            lease.set_attentive(vacant);
-            let event = tokio::select! {
-                biased;
-                () = self.flight.vacated(), if !vacant => Event::Vacated,
-                () = lease.changed() => Event::LeaseChanged,
-                () = self.core.drain.drained() => Event::Drained,
-                end = guard.run() => Event::Ended(end),
-            };
-            match event {
-                Event::Ended(end) if lease.conclude() => return Outcome::Ran(end),
-                Event::Ended(end) => {
-                    // What the run had for its own caller alone is there all the same.
-                    self.flight.stir();
-                    let lost = lease.end().unwrap_or(LeaseEnd::Silence);
-                    return if self.goes_on_alone(lost, own).await {
-                        guard.detach();
-                        Outcome::Ran(end)
-                    } else {
-                        Outcome::Lost(lost)
-                    };
-                }
-                Event::Drained => return Outcome::Drained,
-                Event::Vacated | Event::LeaseChanged => {}
-            }
             if let Some(mut lost) = lease.end() {
                 if lost == LeaseEnd::Missing {
                     match self.reclaim(guard).await {
@@ -177,16 +144,47 @@ impl Driver {
                 guard.detach();
                 continue;
             }
-            let unwanted = self.flight.is_vacant() && lease.waiters() == 0;
-            if unwanted && self.core.config.abandon == Abandon::Abort {
+            let vacant = self.flight.is_vacant();
+            lease.set_attentive(vacant);
+            if vacant && lease.waiters() == 0 && self.core.config.abandon == Abandon::Abort {
                 // Inner is not polled while this is unanswered.
                 match self.session.abandon(lease.flight()).await {
-                    Ok(Abandoned::Wanted { waiters }) => lease.set_waiters(waiters),
+                    Ok(Abandoned::Wanted { waiters }) => lease.set_waiters(waiters.max(1)),
                     Ok(Abandoned::Over) => return Outcome::Unwanted { told: true },
                     Ok(Abandoned::Lost(_)) => return Outcome::Lost(LeaseEnd::Superseded),
                     Err(_) => return Outcome::Unwanted { told: false },
                 }
+                continue;
             }
+            tokio::select! {
+                biased;
+                () = self.flight.vacated(), if !vacant => {}
+                () = lease.changed() => {}
+                () = self.core.drain.drained() => return Outcome::Drained,
+                end = guard.run() => return self.ended(guard, &lease, end, own).await,
+            }
+        }
+    }
+
+    /// The run has come to its end: in time, or too late for all but its own caller.
+    async fn ended(
+        &mut self,
+        guard: &mut OwnerGuard,
+        lease: &Lease,
+        end: RunEnd,
+        own: &dyn Deposit,
+    ) -> Outcome {
+        if lease.conclude() {
+            return Outcome::Ran(end);
+        }
+        // What the run had for its own caller alone is there all the same.
+        self.flight.stir();
+        let lost = lease.end().unwrap_or(LeaseEnd::Silence);
+        if self.goes_on_alone(lost, own).await {
+            guard.detach();
+            Outcome::Ran(end)
+        } else {
+            Outcome::Lost(lost)
         }
     }
 
