@@ -130,6 +130,10 @@ counts! {
     takeovers,
     /// Leases that ended before their run did.
     leases_lost,
+    /// Runs that ended in an error, a panic, a broken body or a time limit.
+    failed_runs,
+    /// Leases given up since the process was leaving.
+    hand_overs,
     /// Outcomes that the store refused, since the lease was another's.
     fenced,
     /// Keys found in quarantine.

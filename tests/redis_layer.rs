@@ -16,7 +16,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use support::redis_server::RedisServer;
 use tower::{Layer, Service, ServiceExt, service_fn};
-use tower_singleflight::{Config, HttpKey, RedisStore, SingleFlightLayer};
+use tower_singleflight::{Config, HttpKey, RedisStore, SingleFlightLayer, store::StoreErrorKind};
 
 type Body = Full<bytes::Bytes>;
 
@@ -105,4 +105,80 @@ async fn e4_nothing_is_renewed_after_its_end() {
     let before = scripts(&server);
     tokio::time::sleep(LEASE * 5).await;
     assert_eq!(scripts(&server), before, "a hundred beats later");
+}
+
+type Process = (SingleFlightLayer<HttpKey>, RedisStore);
+
+/// A layer with a store of its own, as another process would have it.
+async fn process(server: &RedisServer, config: Config) -> Process {
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let layer = SingleFlightLayer::new(HttpKey::new()).store(store.clone()).config(config);
+    (layer, store)
+}
+
+fn quick() -> Config {
+    let lease = Duration::from_millis(600);
+    Config::builder().lease(lease).retention(lease * 2).build().unwrap()
+}
+
+/// Waiting holds up no renewal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn i1_two_hundred_leases_beside_two_hundred_followers() {
+    let server = RedisServer::start();
+    let calls = Arc::default();
+    let [(one, _), (other, _)] = [process(&server, quick()).await, process(&server, quick()).await];
+    let inner = inner(&calls, Duration::from_secs(2));
+    let [owners, followers] = [one.layer(inner.clone()), other.layer(inner)];
+    let ask = |service: &tower_singleflight::SingleFlight<_, _>, n| {
+        tokio::spawn(Clone::clone(service).oneshot(get(&format!("/{n}"))))
+    };
+    let owned: Vec<_> = (0..200).map(|n| ask(&owners, n)).collect();
+    support::eventually("all run", async || calls.load(SeqCst) == 200).await;
+    let followed: Vec<_> = (0..200).map(|n| ask(&followers, n)).collect();
+    for answer in join_all(owned.into_iter().chain(followed)).await {
+        assert_eq!(answer.unwrap().unwrap().status(), 200);
+    }
+    let [one, other] = [one.stats(), other.stats()];
+    assert_eq!((one.owner, other.follower_remote), (200, 200));
+    assert_eq!((one.leases_lost, other.takeovers, calls.load(SeqCst)), (0, 0, 200));
+}
+
+/// Leases that are held outlive a server that takes no more; new flights are run all
+/// the same, and shared again when there is room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn j1_memory_runs_full_in_the_middle_of_a_flight() {
+    let server = RedisServer::start_with(&["--maxmemory-policy", "noeviction"]);
+    let calls = Arc::default();
+    let [(one, _), (other, _)] = [process(&server, quick()).await, process(&server, quick()).await];
+    let inner = inner(&calls, Duration::from_secs(2));
+    let [owner, follower] = [one.layer(inner.clone()), other.layer(inner)];
+    let first = tokio::spawn(owner.clone().oneshot(get("/held")));
+    support::eventually("it runs", async || calls.load(SeqCst) == 1).await;
+    let second = tokio::spawn(follower.clone().oneshot(get("/held")));
+    support::eventually("it is followed", async || {
+        other.flights().iter().any(|flight| flight.token.is_some())
+    })
+    .await;
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let began = Instant::now();
+    let fresh = owner.clone().oneshot(get("/fresh")).await.unwrap();
+    assert_eq!(fresh.status(), 200);
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    for answer in [first.await, second.await] {
+        assert_eq!(answer.unwrap().unwrap().status(), 200);
+    }
+    // The lease was kept over three of its lengths, and its answer told.
+    assert_eq!((one.stats().leases_lost, other.stats().takeovers), (0, 0));
+    assert_eq!(calls.load(SeqCst), 2, "one for each key");
+    assert!(one.store_errors().iter().any(|(kind, _)| *kind == StoreErrorKind::OutOfMemory));
+    server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    server.command(&["CONFIG", "SET", "maxmemory", "64mb"]);
+    support::eventually("flights are shared again", async || {
+        let path = format!("/later/{}", calls.load(SeqCst));
+        let before = calls.load(SeqCst);
+        let asks = [&owner, &follower].map(|node| node.clone().oneshot(get(&path)));
+        join_all(asks).await.iter().for_each(|answer| assert!(answer.is_ok()));
+        calls.load(SeqCst) == before + 1
+    })
+    .await;
 }

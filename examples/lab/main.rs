@@ -176,6 +176,8 @@ async fn stats(State((layer, inner)): State<(Layer, Arc<Inner>)>) -> Json<Value>
             "failed": flights.failed,
             "takeovers": flights.takeovers,
             "leases_lost": flights.leases_lost,
+            "failed_runs": flights.failed_runs,
+            "hand_overs": flights.hand_overs,
             "fenced": flights.fenced,
             "quarantined": flights.quarantined,
             "bad_records": flights.bad_records,

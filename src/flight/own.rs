@@ -91,6 +91,7 @@ impl Driver {
             }
             Outcome::Drained => {
                 self.gave_up = true;
+                self.core.counts.hand_overs();
                 drop(guard);
                 Next::Elect
             }
@@ -99,6 +100,7 @@ impl Driver {
                 guard.stop();
                 guard.finished();
                 self.failed_runs += 1;
+                self.core.counts.failed_runs();
                 self.after_failure(FailureKind::OwnerTimedOut, None)
             }
             Outcome::Lost(_) => {
@@ -273,6 +275,7 @@ impl Driver {
                 // Its own caller need not wait for the store.
                 self.flight.stir();
                 self.failed_runs += 1;
+                self.core.counts.failed_runs();
                 self.end_flight(guard, EndStatus::Failed, report.clone()).await;
                 self.after_failure(FailureKind::OwnerFailed, Some(&report))
             }
