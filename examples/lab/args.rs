@@ -2,13 +2,14 @@
 
 use std::{net::SocketAddr, str::FromStr, time::Duration};
 
-use tower_singleflight::{Abandon, Config, LeaseLoss, StoreDown};
+use tower_singleflight::{Abandon, Config, LeaseLoss, RedisStore, StoreDown};
 
 /// What the command line says.
 #[derive(Debug)]
 pub(crate) struct Args {
     pub(crate) listen: SocketAddr,
-    pub(crate) store: StoreUrl,
+    /// None: the layer's own, in memory.
+    pub(crate) store: Option<RedisStore>,
     pub(crate) namespace: String,
     pub(crate) config: Config,
     pub(crate) workers: usize,
@@ -16,17 +17,11 @@ pub(crate) struct Args {
     pub(crate) grace: Duration,
 }
 
-#[derive(Debug)]
-pub(crate) enum StoreUrl {
-    Memory,
-    Redis(String),
-}
-
 impl Args {
     /// Reads flags, each followed by its value.
     pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (mut store, mut namespace) = (StoreUrl::Memory, "lab".to_owned());
+        let (mut store, mut namespace) = (None, "lab".to_owned());
         let (mut workers, mut inner_limit, mut grace) = (2, None, Duration::from_secs(1));
         let mut config = Config::builder();
         while let Some(flag) = args.next() {
@@ -34,8 +29,8 @@ impl Args {
             let value = Value { flag: &flag, text: &value };
             match flag.as_str() {
                 "--listen" => listen = value.parse("an address such as 127.0.0.1:0")?,
-                "--store" if value.text == "memory:" => store = StoreUrl::Memory,
-                "--store" => store = StoreUrl::Redis(value.text.to_owned()),
+                "--store" if value.text == "memory:" => store = None,
+                "--store" => store = Some(value.store()?),
                 "--namespace" => namespace = value.text.to_owned(),
                 "--lease-ms" => config = config.lease(value.ms()?),
                 "--heartbeat-ms" => config = config.heartbeat(value.ms()?),
@@ -45,6 +40,8 @@ impl Args {
                 "--pass-ms" => config = config.private_mark(value.ms()?),
                 "--wait-timeout-ms" => config = config.wait_limit(value.ms()?),
                 "--max-share-bytes" => config = config.max_share_bytes(value.parse("a number")?),
+                // Answers are collected before they are given out, whichever of the two.
+                "--delivery" => value.one_of([("auto", ()), ("buffered", ())])?,
                 "--abandon" => {
                     config = config.abandon(
                         value.one_of([("abort", Abandon::Abort), ("finish", Abandon::Finish)])?,
@@ -84,6 +81,20 @@ impl Value<'_> {
 
     fn ms(&self) -> Result<Duration, String> {
         self.parse("a number of milliseconds").map(Duration::from_millis)
+    }
+
+    /// Lazily: the lab also shows what happens without the store.
+    fn store(&self) -> Result<RedisStore, String> {
+        RedisStore::builder(self.text).connect_lazy().map_err(|error| {
+            // Without what may be a password.
+            let place = match self.text.split_once("://") {
+                Some((scheme, rest)) => {
+                    format!("{scheme}://{}", rest.rsplit('@').next().unwrap_or_default())
+                }
+                None => self.text.rsplit('@').next().unwrap_or_default().to_owned(),
+            };
+            format!("{} ({place}): {error}", self.flag)
+        })
     }
 
     fn at_least_one(&self) -> Result<usize, String> {

@@ -20,19 +20,14 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower::limit::GlobalConcurrencyLimitLayer;
-use tower_singleflight::{
-    FlightInfo, FlightPhase, HttpKey, RedisStore, SingleFlightLayer, store::StoreState,
-};
+use tower_singleflight::{FlightInfo, FlightPhase, HttpKey, SingleFlightLayer, store::StoreState};
 
 mod args;
 mod body;
 mod script;
 mod work;
 
-use self::{
-    args::{Args, StoreUrl},
-    work::Inner,
-};
+use self::{args::Args, work::Inner};
 
 type Layer = SingleFlightLayer<HttpKey>;
 
@@ -70,9 +65,8 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     let key = HttpKey::new().authority("lab");
     let mut layer =
         SingleFlightLayer::new(key).namespace(args.namespace.as_str()).config(args.config);
-    if let StoreUrl::Redis(url) = &args.store {
-        // Lazily: the lab also shows what happens without the store.
-        layer = layer.store(RedisStore::builder(url).connect_lazy()?);
+    if let Some(store) = args.store {
+        layer = layer.store(store);
     }
     let inner = Arc::new(Inner::default());
     let mut behind = Router::new().route("/work/{*name}", get(work::work));

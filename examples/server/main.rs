@@ -9,6 +9,7 @@ use std::{
     collections::HashSet,
     error::Error,
     net::SocketAddr,
+    process::ExitCode,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -35,7 +36,17 @@ struct Model {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    match serve().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt().with_env_filter("warn").init();
 
     // Several of these servers are one service, on several ports: with the port in
