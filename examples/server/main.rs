@@ -70,7 +70,8 @@ async fn serve() -> Result<(), Box<dyn Error>> {
         .route("/stats", get(stats).with_state((layer.clone(), model)))
         .route("/", get(Html(include_str!("page.html"))));
 
-    let listener = TcpListener::bind(listen()?).await?;
+    let listen = listen()?;
+    let listener = TcpListener::bind(listen).await?;
     let address = listener.local_addr()?;
     println!("listening on http://{address}");
     println!("  open it in a browser, or ask twice at the same time and see one run:");
