@@ -99,8 +99,6 @@ impl Driver {
                 // The keeper has let the lease go.
                 guard.stop();
                 guard.finished();
-                self.failed_runs += 1;
-                self.core.counts.failed_runs();
                 self.after_failure(FailureKind::OwnerTimedOut, None)
             }
             Outcome::Lost(_) => {
@@ -274,15 +272,16 @@ impl Driver {
                 report.truncate(whole_chars(&report, REPORT));
                 // Its own caller need not wait for the store.
                 self.flight.stir();
-                self.failed_runs += 1;
-                self.core.counts.failed_runs();
                 self.end_flight(guard, EndStatus::Failed, report.clone()).await;
                 self.after_failure(FailureKind::OwnerFailed, Some(&report))
             }
         }
     }
 
-    fn after_failure(&self, kind: FailureKind, report: Option<&str>) -> Next {
+    /// A run has failed: its callers get another, or the failure.
+    fn after_failure(&mut self, kind: FailureKind, report: Option<&str>) -> Next {
+        self.failed_runs += 1;
+        self.core.counts.failed_runs();
         if self.flight.close_if_vacant() {
             return Next::Over;
         }

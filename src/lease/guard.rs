@@ -12,8 +12,8 @@ use crate::{
 /// Ties a running inner future, its heartbeat and the store's lease together.
 ///
 /// It ends in one of three ways: [`finished`](Self::finished), when the store has
-/// been told how the flight ended; [`detached`](Self::detached), when the run goes
-/// on without a lease; or dropped, which drops the run first, then ends the
+/// been told how the flight ended; [`detach`](Self::detach), when the run goes on
+/// without a lease; or dropped, which drops the run first, then ends the
 /// heartbeat and lets the lease go, without waiting for the store.
 pub(crate) struct OwnerGuard {
     // Dropped in this order, also where the run panics when it is dropped: the lease

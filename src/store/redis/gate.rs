@@ -61,9 +61,7 @@ impl Gate {
         operation: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let mut forgo = Forgo { gate: self, armed: probe };
-        let result = tokio::time::timeout(self.limit, operation)
-            .await
-            .unwrap_or_else(|_| Err(error::timed_out()));
+        let result = within(self.limit, operation).await;
         forgo.armed = false;
         match &result {
             Ok(_) => self.succeeded(),
@@ -78,9 +76,7 @@ impl Gate {
         &self,
         operation: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let result = tokio::time::timeout(self.limit * TRANSFER, operation)
-            .await
-            .unwrap_or_else(|_| Err(error::timed_out()));
+        let result = within(self.limit * TRANSFER, operation).await;
         match &result {
             Ok(_) => self.succeeded(),
             Err(error) if error.kind() == StoreErrorKind::TimedOut => self.count(error),
@@ -115,6 +111,14 @@ impl Gate {
     fn breaker(&self) -> MutexGuard<'_, Breaker> {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+async fn within<T>(
+    limit: Duration,
+    operation: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let result = tokio::time::timeout(limit, operation).await;
+    result.unwrap_or_else(|_| Err(error::timed_out()))
 }
 
 /// Frees the probe's place where its future is dropped.
