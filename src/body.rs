@@ -13,7 +13,11 @@ use http_body::{Body, SizeHint};
 use pin_project_lite::pin_project;
 use tower::BoxError;
 
-use crate::{flights::Share, frame::Frame, log};
+use crate::{
+    flights::Share,
+    frame::{Frame, Head},
+    log::{Reader, Splice},
+};
 
 pin_project! {
     /// The body of a response that came through the layer: inner's own, or a
@@ -39,7 +43,7 @@ pin_project! {
 
 /// A shared body, from its start.
 pub struct Replay {
-    reader: log::Reader,
+    splice: Splice,
     /// Held until the body is read or dropped.
     share: Option<Share>,
 }
@@ -81,8 +85,8 @@ impl<B> ResponseBody<B> {
 }
 
 impl Replay {
-    pub(crate) fn new(reader: log::Reader, share: Option<Share>) -> Self {
-        Self { reader, share }
+    pub(crate) fn new(head: Arc<Head>, reader: Reader, share: Option<Share>) -> Self {
+        Self { splice: Splice::new(head, reader), share }
     }
 }
 
@@ -111,7 +115,7 @@ impl Body for Replay {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
-        let next = ready!(self.reader.poll_next(cx));
+        let next = ready!(self.splice.poll_next(cx));
         if !matches!(next, Some(Ok(_))) {
             self.share = None;
         }
@@ -119,11 +123,11 @@ impl Body for Replay {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.reader.is_at_end()
+        self.splice.is_at_end()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.reader.remaining().map_or_else(SizeHint::default, SizeHint::with_exact)
+        self.splice.remaining().map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }
 

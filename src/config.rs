@@ -33,14 +33,32 @@ pub struct Config {
     pub(crate) lease: Duration,
     pub(crate) heartbeat: Duration,
     pub(crate) hard_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
     pub(crate) retention: Duration,
     pub(crate) reuse: Duration,
     pub(crate) pass: Option<Duration>,
     pub(crate) wait_limit: Option<Duration>,
     pub(crate) max_share_bytes: usize,
+    pub(crate) delivery: Delivery,
     pub(crate) abandon: Abandon,
     pub(crate) lease_loss: LeaseLoss,
     pub(crate) store_down: StoreDown,
+}
+
+/// When callers get what a shared run answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Delivery {
+    /// A body that is known to have at most 64 KiB, or that is there at once, when it
+    /// is whole, so that a takeover stays unseen; any other frame by frame, as it
+    /// comes. The default.
+    #[default]
+    Auto,
+    /// When the body is whole. One that never ends holds its callers up until it is
+    /// larger than what is shared.
+    Buffered,
+    /// Frame by frame, as it comes.
+    Streaming,
 }
 
 /// What becomes of a run that nobody waits for any more, in any process.
@@ -83,11 +101,13 @@ impl Default for Config {
             lease,
             heartbeat: lease / 3,
             hard_timeout: Duration::from_secs(5 * 60),
+            idle_timeout: Duration::from_secs(60),
             retention: Duration::from_secs(30),
             reuse: Duration::ZERO,
             pass: None,
             wait_limit: None,
             max_share_bytes: 8 * 1024 * 1024,
+            delivery: Delivery::default(),
             abandon: Abandon::default(),
             lease_loss: LeaseLoss::default(),
             store_down: StoreDown::default(),
@@ -156,6 +176,13 @@ impl ConfigBuilder {
         self
     }
 
+    /// How long a run that has begun to answer may give nothing: then it is ended as
+    /// one that passed its hard timeout is. Default: 60 s.
+    pub fn idle_timeout(mut self, idle_timeout: Duration) -> Self {
+        self.config.idle_timeout = idle_timeout;
+        self
+    }
+
     /// How long a finished flight's record stays in the store, for followers that
     /// are late to read it. Must be at least two leases. Default: 30 s.
     pub fn retention(mut self, retention: Duration) -> Self {
@@ -186,10 +213,20 @@ impl ConfigBuilder {
     }
 
     /// The most bytes of one response that are held to be shared, trailers included
-    /// and each frame counted as 64 bytes at least; a larger one goes to its own
-    /// caller alone. Default: 8 MiB.
+    /// and each frame counted as 64 bytes at least. Default: 8 MiB.
+    ///
+    /// A larger one that is buffered, or known to be larger, goes to its own caller
+    /// alone. One that is handed out as it comes goes on for those who have begun with
+    /// it, inside a window of this size; who falls behind the window gets a body error,
+    /// and who comes later another run.
     pub fn max_share_bytes(mut self, bytes: usize) -> Self {
         self.config.max_share_bytes = bytes;
+        self
+    }
+
+    /// When callers get what a shared run answers. Default: [`Delivery::Auto`].
+    pub fn delivery(mut self, delivery: Delivery) -> Self {
+        self.config.delivery = delivery;
         self
     }
 
@@ -225,6 +262,7 @@ impl ConfigBuilder {
             ("lease", config.lease),
             ("heartbeat", config.heartbeat),
             ("hard_timeout", config.hard_timeout),
+            ("idle_timeout", config.idle_timeout),
             ("retention", config.retention),
         ] {
             if value < Duration::from_millis(1) {
@@ -283,6 +321,7 @@ impl ConfigBuilder {
         for (setting, value) in [
             ("lease", config.lease),
             ("hard_timeout", config.hard_timeout),
+            ("idle_timeout", config.idle_timeout),
             ("retention", config.retention),
             ("private_mark", config.pass.unwrap_or_default()),
             ("wait_limit", config.wait_limit.unwrap_or_default()),

@@ -22,8 +22,10 @@ use crate::{
     codec::Codec,
     core::{Core, Counts, Parts},
     error::{Failure, FailureKind},
-    flights::{Origin, Share, SharedRun, Verdict},
+    flights::{Origin, Share, Verdict},
+    frame::Head,
     key::Bypass,
+    log::{Reader, SharedRun},
     seat::{Own, OwnOf, Seat},
 };
 
@@ -72,8 +74,9 @@ pin_project! {
     }
 }
 
-/// A seat whose caller leaves when this is dropped.
-struct Left<S, Req, K, C>(Arc<Seat<S, Req, K, C>>)
+/// A seat whose caller leaves when this is dropped. What it left may also stay for as
+/// long as the caller's share is held.
+struct Left<S, Req, K, C>(Option<Arc<Seat<S, Req, K, C>>>)
 where
     S: Service<Req>,
     C: Codec<Req, S::Response, S::Error>;
@@ -84,7 +87,20 @@ where
     C: Codec<Req, S::Response, S::Error>,
 {
     fn drop(&mut self) {
-        self.0.vacate();
+        if let Some(seat) = &self.0 {
+            seat.vacate();
+        }
+    }
+}
+
+impl<S, Req, K, C> Left<S, Req, K, C>
+where
+    S: Service<Req>,
+    C: Codec<Req, S::Response, S::Error>,
+{
+    /// Leaves the request with the flight, should its owner be lost.
+    fn stay(mut self) {
+        self.0 = None;
     }
 }
 
@@ -95,7 +111,7 @@ where
     C: Codec<Req, S::Response, S::Error>,
 {
     Own(OwnOf<S, Req, C>),
-    Shared { run: SharedRun, extra: Option<C::Extra>, role: FlightRole },
+    Shared { head: Arc<Head>, reader: Reader, extra: Option<C::Extra>, role: FlightRole },
     Alone { service: S, request: Req },
     Failed(Failure),
 }
@@ -117,7 +133,7 @@ where
     ) -> Self {
         let stirred = share.flight().stirred();
         let limit = parts.core().config.wait_limit.map(|limit| Box::pin(sleep(limit)));
-        let waiting = Waiting { seat: Some(Left(seat)), share: Some(share), stirred, limit };
+        let waiting = Waiting { seat: Some(Left(Some(seat))), share: Some(share), stirred, limit };
         Self { parts, state: State::Waiting { waiting } }
     }
 }
@@ -155,10 +171,10 @@ where
                     this.state.set(State::Alone { inner, why: Bypass::Unshared });
                     continue;
                 }
-                Heard::Shared { run, extra, role } => {
+                Heard::Shared { head, reader, extra, role } => {
                     count(counts, role);
-                    let body = Replay::new(run.log.reader(), share);
-                    Ok(codec.replay(&run.head, extra, body, role))
+                    let body = Replay::new(Arc::clone(&head), reader, share);
+                    Ok(codec.replay(&head, extra, body, role))
                 }
                 Heard::Failed(failure) => {
                     counts.failed();
@@ -169,8 +185,8 @@ where
                     match own {
                         Own::Private(response) => Ok(codec.pass(response, FlightRole::Owner)),
                         Own::Resumed { head, extra, body } => Ok(codec.resume(&head, extra, body)),
-                        Own::Broken { head, extra, log } => {
-                            let body = Replay::new(log.reader(), None);
+                        Own::Broken { head, extra, reader } => {
+                            let body = Replay::new(Arc::clone(&head), reader, None);
                             Ok(codec.replay(&head, Some(extra), body, FlightRole::Owner))
                         }
                         Own::Error(error) => Err(codec.error(error)),
@@ -201,7 +217,7 @@ where
         core: &Arc<Core>,
     ) -> Poll<(Heard<S, Req, C>, Option<Share>)> {
         let mut this = self.project();
-        let (Some(Left(seat)), Some(share)) = (&*this.seat, &*this.share) else {
+        let (Some(Left(Some(seat))), Some(share)) = (&*this.seat, &*this.share) else {
             return Poll::Pending;
         };
         let flight = share.flight();
@@ -209,27 +225,18 @@ where
             if let Some(own) = seat.take_own() {
                 break Heard::Own(own);
             }
-            match flight.verdict() {
-                None if flight.adopt() => crate::flight::launch(core, flight),
-                None => {}
-                Some(Verdict::Replay { run, origin }) => {
-                    let extra = seat.take_extra(&run.log);
-                    let role = match (origin, extra.is_some()) {
-                        (_, true) => FlightRole::Owner,
-                        (Origin::Here, false) => FlightRole::FollowerLocal,
-                        (Origin::Elsewhere, false) => FlightRole::FollowerRemote,
-                        (Origin::Reused, false) => FlightRole::Reused,
-                    };
-                    break Heard::Shared { run: run.clone(), extra, role };
+            let (run, origin) = match flight.verdict() {
+                None if flight.adopt() => {
+                    crate::flight::launch(core, flight);
+                    (None, Origin::Here)
                 }
-                Some(Verdict::Alone) => {
-                    break match seat.reclaim() {
-                        Some((service, request)) => Heard::Alone { service, request },
-                        // It was run, and that run was lost.
-                        None => Heard::Failed(vanished()),
-                    };
-                }
+                None => flight.live().map_or((None, Origin::Here), |(run, at)| (Some(run), at)),
+                Some(Verdict::Replay { run, origin }) => (Some(run.clone()), *origin),
+                Some(Verdict::Alone) => break alone(seat),
                 Some(Verdict::Failed(failure)) => break Heard::Failed(failure.clone()),
+            };
+            if let Some(run) = run {
+                break hear(seat, run, origin);
             }
             if this.stirred.as_mut().poll(cx).is_ready() {
                 this.stirred.set(flight.stirred());
@@ -243,7 +250,48 @@ where
             }
             return Poll::Pending;
         };
+        if let Heard::Shared { reader, extra: None, .. } = &heard
+            && !reader.log().has_ended()
+            && let Some(seat) = this.seat.take()
+        {
+            seat.stay();
+        }
         Poll::Ready((heard, this.share.take()))
+    }
+}
+
+/// What a caller hears of an answer for all.
+fn hear<S, Req, K, C>(seat: &Seat<S, Req, K, C>, run: SharedRun, origin: Origin) -> Heard<S, Req, C>
+where
+    S: Service<Req>,
+    C: Codec<Req, S::Response, S::Error>,
+{
+    let head = run.head;
+    if let Some((reader, extra)) = seat.take_shared(&run.log) {
+        return Heard::Shared { head, reader, extra: Some(extra), role: FlightRole::Owner };
+    }
+    let role = match origin {
+        Origin::Here => FlightRole::FollowerLocal,
+        Origin::Elsewhere => FlightRole::FollowerRemote,
+        Origin::Reused => FlightRole::Reused,
+    };
+    match run.log.reader() {
+        Some(reader) => Heard::Shared { head, reader, extra: None, role },
+        // Its start is gone.
+        None => alone(seat),
+    }
+}
+
+/// What a caller hears that is to run its own request.
+fn alone<S, Req, K, C>(seat: &Seat<S, Req, K, C>) -> Heard<S, Req, C>
+where
+    S: Service<Req>,
+    C: Codec<Req, S::Response, S::Error>,
+{
+    match seat.reclaim() {
+        Some((service, request)) => Heard::Alone { service, request },
+        // It was run, and that run was lost.
+        None => Heard::Failed(vanished()),
     }
 }
 

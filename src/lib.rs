@@ -66,6 +66,7 @@ mod frame;
 mod future;
 mod headers;
 mod id;
+mod intake;
 pub mod key;
 mod layer;
 mod lease;
@@ -82,7 +83,7 @@ pub use self::{
     body::{BodyError, Replay, ResponseBody, Resumed},
     cache_status::FlightRole,
     codec::{Codec, FlightToken, HttpCodec},
-    config::{Abandon, Config, ConfigBuilder, ConfigError, LeaseLoss, StoreDown},
+    config::{Abandon, Config, ConfigBuilder, ConfigError, Delivery, LeaseLoss, StoreDown},
     core::Stats,
     error::{Failure, FailureKind},
     flights::{FlightInfo, FlightPhase},

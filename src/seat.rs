@@ -2,30 +2,28 @@
 
 use std::{
     any::Any,
-    future::poll_fn,
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::{Pin, pin},
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::Poll,
 };
 
-use bytes::Buf;
 use http::HeaderName;
 use http_body::Body;
 use tokio::time::Instant;
-use tower::{BoxError, util::Oneshot};
+use tower::util::Oneshot;
 use tower_service::Service;
 
 use crate::{
     body::Resumed,
     chain::Chain,
     codec::{Codec, FlightToken, Judgement, Opened},
+    config::Delivery,
     core::Parts,
-    flights::{Brief, Deposit, RunEnd, SharedRun},
-    frame::{Frame, Head},
+    flights::{Brief, Deposit, RunEnd},
+    frame::Head,
     id::KeyDigest,
+    intake::{Collected, Intake, unwinding},
     key::KeyExtractor,
-    log::{End, Log},
+    log::{Log, Reader, SharedRun},
     store::BoxFuture,
 };
 
@@ -67,22 +65,20 @@ pub(crate) type OwnOf<S, Req, C> = Own<
 
 /// What a run has for the caller whose request it was.
 pub(crate) enum Own<Res, E, X, B> {
-    /// The answer is shared; `extra` belongs to the one with this log.
-    Shared { log: Arc<Log>, extra: X },
+    /// The answer is shared; `extra` belongs to the one that this reads.
+    Shared { reader: Reader, extra: X },
     /// The answer is this caller's alone.
     Private(Res),
     /// The answer was read in part, and then was too large to be shared.
     Resumed { head: Head, extra: X, body: Resumed<B> },
-    /// The body broke off; the log ends with the reason.
-    Broken { head: Head, extra: X, log: Arc<Log> },
+    /// The body broke off before anybody had begun with it; what is read ends with the
+    /// reason.
+    Broken { head: Arc<Head>, extra: X, reader: Reader },
     /// Inner's error.
     Error(E),
     /// Inner's panic.
     Panic(Box<dyn Any + Send>),
 }
-
-/// A frame counts as this many bytes at least, since keeping it costs about that.
-const LEAST_FRAME: usize = 64;
 
 impl<S, Req, K, C> Seat<S, Req, K, C>
 where
@@ -125,8 +121,8 @@ where
     pub(crate) fn take_own(&self) -> Option<OwnOf<S, Req, C>> {
         let mut state = self.state();
         match std::mem::replace(&mut *state, State::Gone) {
-            State::Answered(Own::Shared { log, extra }) => {
-                *state = State::Answered(Own::Shared { log, extra });
+            State::Answered(own @ Own::Shared { .. }) => {
+                *state = State::Answered(own);
                 None
             }
             State::Answered(own) => Some(own),
@@ -139,14 +135,16 @@ where
 
     /// Takes this caller's part of the shared answer in `log`, if that came of its
     /// own request.
-    pub(crate) fn take_extra(&self, log: &Arc<Log>) -> Option<C::Extra> {
-        // A request may run anything when it is dropped: not under the lock.
-        let left = std::mem::replace(&mut *self.state(), State::Gone);
-        match left {
-            State::Answered(Own::Shared { log: own, extra }) if Arc::ptr_eq(&own, log) => {
-                Some(extra)
+    pub(crate) fn take_shared(&self, log: &Arc<Log>) -> Option<(Reader, C::Extra)> {
+        let mut state = self.state();
+        match std::mem::replace(&mut *state, State::Gone) {
+            State::Answered(Own::Shared { reader, extra }) if Arc::ptr_eq(reader.log(), log) => {
+                Some((reader, extra))
             }
-            _ => None,
+            other => {
+                *state = other;
+                None
+            }
         }
     }
 
@@ -246,82 +244,48 @@ where
         // A server takes the length from the body where the head has none.
         let promised = promised.or_else(|| body.size_hint().exact());
         let promised = promised.filter(|_| !begun.head_only);
-        let log = Arc::new(Log::default());
-        match collect(body, promised, brief.max_share_bytes, &log).await {
+        let log = Log::new(brief.max_share_bytes, promised);
+        // There from the start, so that this caller can always begin.
+        let Some(reader) = log.reader() else { return RunEnd::TooLarge };
+        let own = (reader, extra);
+        let run = SharedRun { head: Arc::new(head), log, reusable };
+        brief.stage.begin();
+        let intake = Intake {
+            log: &run.log,
+            stage: &brief.stage,
+            promised,
+            most: brief.max_share_bytes,
+            delivery: if codec.is_streamed() { brief.delivery } else { Delivery::Buffered },
+        };
+        let mut own = Some(own);
+        let open = || {
+            if let Some((reader, extra)) = own.take() {
+                self.answer(Own::Shared { reader, extra });
+                brief.stage.open(run.clone());
+            }
+        };
+        let collected = intake.collect(body, open).await;
+        let Some((reader, extra)) = own else {
+            return match collected {
+                Collected::Whole | Collected::TooLarge(_) => RunEnd::Shared(run),
+                Collected::Broken(report) => RunEnd::Failed { report },
+            };
+        };
+        match collected {
             Collected::Whole => {
-                self.answer(Own::Shared { log: Arc::clone(&log), extra });
-                RunEnd::Shared(SharedRun { head: Arc::new(head), log, reusable })
+                self.answer(Own::Shared { reader, extra });
+                RunEnd::Shared(run)
             }
             Collected::TooLarge(rest) => {
-                let body = Resumed::new(log.frames(), rest);
+                let body = Resumed::new(run.log.frames(), rest);
+                let head = Head::clone(&run.head);
                 self.answer(Own::Resumed { head, extra, body });
                 RunEnd::TooLarge
             }
             Collected::Broken(report) => {
-                self.answer(Own::Broken { head, extra, log });
+                self.answer(Own::Broken { head: run.head, extra, reader });
                 RunEnd::Failed { report }
             }
         }
     }
-}
-
-enum Collected<B> {
-    Whole,
-    TooLarge(Pin<Box<B>>),
-    Broken(String),
-}
-
-/// Reads a body into `log`, to its end or up to where it cannot be shared.
-async fn collect<B>(body: B, promised: Option<u64>, most: usize, log: &Log) -> Collected<B>
-where
-    B: Body<Error: Into<BoxError>>,
-{
-    let mut body = Box::pin(body);
-    let mut held = 0;
-    if promised.unwrap_or(0).max(body.size_hint().lower()) > most as u64 {
-        return Collected::TooLarge(body);
-    }
-    let broken = |report: String| {
-        log.end(End::Broken(report.as_str().into()));
-        Collected::Broken(report)
-    };
-    while !body.is_end_stream() {
-        let frame = match unwinding(pin!(poll_fn(|cx| body.as_mut().poll_frame(cx)))).await {
-            Ok(None) => break,
-            Ok(Some(Ok(frame))) => frame,
-            Ok(Some(Err(error))) => return broken(error.into().to_string()),
-            Err(_) => return broken("inner's body panicked".into()),
-        };
-        let frame = match frame.into_data() {
-            Ok(mut data) if data.has_remaining() => {
-                Frame::Data(data.copy_to_bytes(data.remaining()))
-            }
-            Ok(_) => continue,
-            Err(frame) => match frame.into_trailers() {
-                Ok(trailers) => Frame::Trailers(trailers),
-                Err(_) => continue,
-            },
-        };
-        held += frame.size().max(LEAST_FRAME);
-        log.push(frame);
-        if held > most {
-            return Collected::TooLarge(body);
-        }
-    }
-    let came = log.data_bytes();
-    if let Some(promised) = promised.filter(|promised| *promised != came) {
-        return broken(format!("{came} bytes came where {promised} were promised"));
-    }
-    log.end(End::Clean);
-    Collected::Whole
-}
-
-/// Drives a future, and gives a panic of it as a value.
-async fn unwinding<F: Future>(mut future: Pin<&mut F>) -> Result<F::Output, Box<dyn Any + Send>> {
-    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-        Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-        Ok(Poll::Pending) => Poll::Pending,
-        Err(panic) => Poll::Ready(Err(panic)),
-    })
-    .await
 }

@@ -47,6 +47,7 @@ fn done(flight: FlightRef, record: Option<&[u8]>) -> Finish {
         flight,
         status: EndStatus::Done,
         record: record.map(Bytes::copy_from_slice),
+        seal: None,
         reusable: true,
         keep: Duration::from_secs(30),
         report: String::new(),
@@ -75,7 +76,7 @@ async fn pushed(session: &mut dyn Session) -> Pushed {
 async fn pushed_end(session: &mut dyn Session) -> (FlightRef, EndStatus, Option<Bytes>) {
     loop {
         match pushed(session).await {
-            Pushed::Ended { flight, status, record } => return (flight, status, record),
+            Pushed::Ended { flight, status, record, .. } => return (flight, status, record),
             Pushed::Gap => {}
             other => panic!("another push: {other:?}"),
         }
@@ -105,7 +106,7 @@ async fn the_life_of_a_flight() {
     assert_eq!(own(&mut *owner, &join).await, flight, "asked again");
     let wait = fresh();
     match follower.join(wait.clone()).await {
-        Ok(Joined::Follow { flight: f, left, rank: 0 }) => {
+        Ok(Joined::Follow { flight: f, left, rank: 0, pieces: 0 }) => {
             assert_eq!(f, flight);
             assert!(left <= LEASE && left > LEASE / 2, "{left:?}");
         }
@@ -133,7 +134,7 @@ async fn the_life_of_a_flight() {
 
     // Who knows the flight gets its answer; a fresh caller only inside its reuse.
     match third.join(Join { known: flight.token, ..last }).await {
-        Ok(Joined::Done { flight: f, record: Some(record), reused: false }) => {
+        Ok(Joined::Done { flight: f, streamed: false, record: Some(record), reused: false }) => {
             assert_eq!((f, &record[..]), (flight, &b"the answer"[..]));
         }
         other => panic!("{other:?}"),

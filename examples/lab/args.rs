@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, str::FromStr, time::Duration};
 
-use tower_singleflight::{Abandon, Config, LeaseLoss, RedisStore, StoreDown};
+use tower_singleflight::{Abandon, Config, Delivery, LeaseLoss, RedisStore, StoreDown};
 
 /// What the command line says.
 #[derive(Debug)]
@@ -40,8 +40,14 @@ impl Args {
                 "--pass-ms" => config = config.private_mark(value.ms()?),
                 "--wait-timeout-ms" => config = config.wait_limit(value.ms()?),
                 "--max-share-bytes" => config = config.max_share_bytes(value.parse("a number")?),
-                // Answers are collected before they are given out, whichever of the two.
-                "--delivery" => value.one_of([("auto", ()), ("buffered", ())])?,
+                "--idle-timeout-ms" => config = config.idle_timeout(value.ms()?),
+                "--delivery" => {
+                    config = config.delivery(value.one_of([
+                        ("auto", Delivery::Auto),
+                        ("buffered", Delivery::Buffered),
+                        ("streaming", Delivery::Streaming),
+                    ])?);
+                }
                 "--abandon" => {
                     config = config.abandon(
                         value.one_of([("abort", Abandon::Abort), ("finish", Abandon::Finish)])?,

@@ -31,6 +31,11 @@ pub trait Codec<Req, Res, E>: Clone + Send + Sync + 'static {
     /// What of an inner response stays with the caller whose request was run.
     type Extra: Send + 'static;
 
+    /// Whether responses may be handed out before they are whole. By default they may.
+    fn is_streamed(&self) -> bool {
+        true
+    }
+
     /// Whether the request has a body that is not at its end.
     fn has_body(&self, request: &Req) -> bool;
 

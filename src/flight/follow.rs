@@ -2,15 +2,23 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{Driver, Next};
+use super::{
+    Driver, Next,
+    inflow::{Flow, Inflow},
+};
 use crate::{
+    error::{Failure, FailureKind},
     flights::{FlightPhase, Origin, Verdict},
     id::FlightRef,
     lease::WatchGuard,
-    store::{EndStatus, Join, Joined, Pushed, StoreError},
+    store::{EndStatus, Join, Joined, Pushed, StoreError, StreamEnd},
 };
+
+const NOT_SHARED: &str = "the rest of it is not shared";
+const UNREADABLE: &str = "the rest of it cannot be read from the store";
 
 /// Between one waiting process's attempt to take over and the next one's.
 const STEP: Duration = Duration::from_millis(50);
@@ -28,52 +36,80 @@ fn hold_back(rank: u32) -> Duration {
 }
 
 impl Driver {
-    /// Follows `flight` until it ends, its lease runs out, or nobody is left here.
+    /// Follows `flight`, of whose stream some pieces are there, until it ends, its lease
+    /// runs out, or nobody is left here.
     pub(super) async fn follow(
         &mut self,
         join: Join,
         flight: FlightRef,
         left: Duration,
         rank: u32,
+        pieces: u64,
     ) -> Result<Next, StoreError> {
         self.followed = true;
         self.flight.at(FlightPhase::Following, flight.token);
         let watched = Join { known: self.known, look_only: true, ..join };
         let mut watch = WatchGuard::new(&self.core.keeper, self.flight.key(), watched);
         self.see_to_keeper();
+        let mut inflow = self.inflow(flight, Origin::Elsewhere);
         let mut due = Instant::now() + left;
         let mut lost = false;
+        let mut first = (pieces > 0).then_some(Step::Read);
         loop {
-            let step = tokio::select! {
-                biased;
-                () = self.flight.vacated() => {
-                    if self.flight.close_if_vacant() {
-                        watch.leave();
-                        return Ok(Next::Over);
+            let step = match first.take() {
+                Some(step) => step,
+                None => tokio::select! {
+                    biased;
+                    () = self.flight.vacated() => {
+                        if self.flight.close_if_vacant() {
+                            watch.leave();
+                            return Ok(Next::Over);
+                        }
+                        continue;
                     }
-                    continue;
-                }
-                pushed = self.session.pushed() => Step::from_push(pushed, flight),
-                joined = watch.seen() => {
-                    joined.map_or(Step::Elect, |joined| Step::from_look(joined, flight))
-                }
-                () = tokio::time::sleep_until(due) => Step::TakeOver,
+                    pushed = self.session.pushed() => Step::from_push(pushed, flight),
+                    joined = watch.seen() => {
+                        joined.map_or(Step::Elect, |joined| Step::from_look(joined, flight))
+                    }
+                    () = tokio::time::sleep_until(due) => Step::TakeOver,
+                },
             };
             let step = match step {
                 Step::Look => Step::from_look(self.session.join(self.join(true)).await?, flight),
                 step => step,
             };
-            match step {
-                Step::Stay | Step::Look => {}
-                Step::Wait(left) => due = Instant::now() + left,
-                Step::Lost => self.let_it_reclaim(&mut due, &mut lost),
-                Step::Alone => {
-                    self.flight.decide(Verdict::Alone);
-                    return Ok(Next::Over);
+            let flow = match step {
+                Step::Stay | Step::Look => continue,
+                Step::Piece { index, .. } if index < inflow.next() => continue,
+                Step::Piece { index, piece: Some(piece) } if index == inflow.next() => {
+                    match self.take_piece(&mut inflow, &piece) {
+                        true => Flow::Open,
+                        false => Flow::Unreadable,
+                    }
+                }
+                // What cannot be read now is read at the next beat.
+                Step::Piece { .. } | Step::Read => {
+                    self.catch_up(&mut inflow).await.unwrap_or(Flow::Open)
+                }
+                Step::Wait { left, pieces } => {
+                    due = Instant::now() + left;
+                    if pieces <= inflow.next() {
+                        continue;
+                    }
+                    self.catch_up(&mut inflow).await.unwrap_or(Flow::Open)
+                }
+                Step::Ended(end) => self.read_to_end(&mut inflow, end).await,
+                Step::Lost => {
+                    self.let_it_reclaim(&mut due, &mut lost);
+                    continue;
                 }
                 Step::Done(record) => {
                     return Ok(self.deliver(flight, record, Origin::Elsewhere).await);
                 }
+                Step::Streamed => match self.catch_up(&mut inflow).await {
+                    Ok(Flow::Open) | Err(_) => Flow::Unreadable,
+                    Ok(flow) => flow,
+                },
                 Step::Take(joined) => return Ok(self.take(joined).await),
                 Step::Elect => return Ok(Next::Elect),
                 Step::TakeOver => {
@@ -89,11 +125,56 @@ impl Driver {
                         Step::Done(record) => {
                             return Ok(self.deliver(flight, record, Origin::Elsewhere).await);
                         }
+                        Step::Ended(end) => self.read_to_end(&mut inflow, end).await,
                         _ => return Ok(Next::Elect),
                     }
                 }
+            };
+            match flow {
+                Flow::Open => {}
+                Flow::Unreadable => {
+                    watch.leave();
+                    return Ok(self.unreadable(&inflow));
+                }
+                Flow::Ended(end) => return Ok(self.end_of_stream(inflow, &end)),
             }
         }
+    }
+
+    /// The flight that was followed has ended, and what there is of its stream is here.
+    pub(super) fn end_of_stream(&mut self, mut inflow: Inflow, end: &StreamEnd) -> Next {
+        let begun = inflow.has_begun();
+        match (end.status, &end.seal) {
+            (EndStatus::Done, Some(seal)) => match inflow.close(seal) {
+                Some(run) => {
+                    let origin = inflow.origin();
+                    self.flight.decide(Verdict::Replay { run, origin });
+                    Next::Over
+                }
+                None => self.unreadable(&inflow),
+            },
+            // Its callers have begun with an answer that failed: there is no other.
+            (EndStatus::Failed, _) if begun => {
+                let failure = Failure::new(FailureKind::OwnerFailed, None);
+                inflow.break_off(&failure.kind().to_string());
+                self.flight.decide(Verdict::Failed(failure));
+                Next::Over
+            }
+            (EndStatus::Private | EndStatus::TooLarge, _) => {
+                inflow.break_off(NOT_SHARED);
+                self.flight.decide(Verdict::Alone);
+                Next::Over
+            }
+            _ => Next::Elect,
+        }
+    }
+
+    /// What is stored of the flight is of no use here: who has begun with it gets no
+    /// more, everybody else runs alone.
+    pub(super) fn unreadable(&self, inflow: &Inflow) -> Next {
+        inflow.break_off(UNREADABLE);
+        self.flight.decide(Verdict::Alone);
+        Next::Over
     }
 
     /// The store has lost the flight's record: its owner hears of it at its next beat
@@ -110,14 +191,20 @@ impl Driver {
 enum Step {
     /// Nothing.
     Stay,
-    /// Wait on: the lease stands for this long.
-    Wait(Duration),
+    /// Wait on: the lease stands for this long, and so many pieces are there.
+    Wait { left: Duration, pieces: u64 },
+    /// A piece came, or several from this one on.
+    Piece { index: u64, piece: Option<Bytes> },
+    /// Read what is there.
+    Read,
+    /// The followed flight has ended, and had a stream.
+    Ended(StreamEnd),
+    /// It has ended well: its answer is in its stream.
+    Streamed,
     /// Wait on, though the record is lost.
     Lost,
     /// Deliver the followed flight's answer.
-    Done(Option<bytes::Bytes>),
-    /// Every caller runs alone.
-    Alone,
+    Done(Option<Bytes>),
     /// Take what a look found.
     Take(Joined),
     /// Ask what stands now, without asking to own.
@@ -132,6 +219,12 @@ impl Step {
     fn from_push(pushed: Pushed, followed: FlightRef) -> Self {
         match pushed {
             Pushed::Gap => Self::Look,
+            Pushed::Watched { .. } => Self::Stay,
+            Pushed::Piece { flight, index, piece } if flight == followed => {
+                Self::Piece { index, piece }
+            }
+            Pushed::Piece { flight, .. } if flight.token < followed.token => Self::Stay,
+            Pushed::Piece { .. } => Self::Look,
             Pushed::Ended { flight, .. } | Pushed::Released { flight }
                 if flight.token < followed.token =>
             {
@@ -141,15 +234,26 @@ impl Step {
                 Self::Look
             }
             Pushed::Released { .. } => Self::Elect,
+            Pushed::Ended { status, seal: seal @ Some(_), .. } => {
+                Self::Ended(StreamEnd { status, seal })
+            }
             Pushed::Ended { status: EndStatus::Done, record, .. } => Self::Done(record),
-            Pushed::Ended { status: EndStatus::Private | EndStatus::TooLarge, .. } => Self::Alone,
+            Pushed::Ended { status: status @ EndStatus::Failed, .. } => {
+                Self::Ended(StreamEnd { status, seal: None })
+            }
+            Pushed::Ended {
+                status: status @ (EndStatus::Private | EndStatus::TooLarge), ..
+            } => Self::Ended(StreamEnd { status, seal: None }),
             Pushed::Ended { .. } => Self::Elect,
         }
     }
 
     fn from_look(joined: Joined, followed: FlightRef) -> Self {
         match joined {
-            Joined::Follow { flight, left, .. } if flight == followed => Self::Wait(left),
+            Joined::Follow { flight, left, pieces, .. } if flight == followed => {
+                Self::Wait { left, pieces }
+            }
+            Joined::Done { flight, streamed: true, .. } if flight == followed => Self::Streamed,
             // A newer owner: join it, so that this wait is its own.
             Joined::Follow { .. } => Self::Elect,
             // Nobody runs: ask to own, in line with the others.

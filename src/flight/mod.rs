@@ -7,21 +7,26 @@ use bytes::Bytes;
 use tokio::{runtime::Handle, time::Instant};
 use tracing::{Instrument, Span};
 
+use self::inflow::Flow;
 use crate::{
     config::StoreDown,
     core::Core,
     drain::Standing,
     error::{Failure, FailureKind},
-    flights::{Flight, Origin, SharedRun, Verdict},
+    flights::{Flight, Origin, Verdict},
     id::{FlightId, FlightRef, WaiterId},
     lease::OwnerGuard,
-    log::Log,
+    log::{Log, SharedRun},
     record,
     store::{EndStatus, Join, Joined, Session, StoreError, StoreErrorKind},
 };
 
+mod attend;
+mod conclude;
 mod follow;
+mod inflow;
 mod own;
+mod publish;
 
 /// Starts a flight's driver, which runs until the outcome is delivered and the
 /// store knows it. The run is part of the span of the caller that starts it.
@@ -122,6 +127,8 @@ impl Driver {
 
     /// One round: asks the store, and does what it says.
     async fn elect(&mut self) -> Result<Next, StoreError> {
+        // What was handed out so far has lost its writer.
+        self.flight.hold_back(true);
         // Said before the look, so that a drain sees the one or the other.
         self.flight.set_asking(true);
         let look_only = self.core.drain.standing() != Standing::Open;
@@ -161,9 +168,9 @@ impl Driver {
             return Ok(self.own(guard).await);
         }
         self.flight.set_asking(false);
-        if let Joined::Follow { flight, left, rank } = joined {
+        if let Joined::Follow { flight, left, rank, pieces } = joined {
             self.know(flight.token);
-            return self.follow(join, flight, left, rank).await;
+            return self.follow(join, flight, left, rank, pieces).await;
         }
         Ok(self.take(joined).await)
     }
@@ -188,9 +195,12 @@ impl Driver {
     /// Takes an answer that asks for no run here.
     async fn take(&mut self, joined: Joined) -> Next {
         match joined {
-            Joined::Done { flight, record, reused } => {
+            Joined::Done { flight, streamed, record, reused } => {
                 let origin = if reused { Origin::Reused } else { Origin::Elsewhere };
-                return self.deliver(flight, record, origin).await;
+                return match streamed {
+                    true => self.deliver_stream(flight, origin).await,
+                    false => self.deliver(flight, record, origin).await,
+                };
             }
             Joined::Failed { status, report, .. } => {
                 self.fail(failure_of(status), Some(&report));
@@ -228,6 +238,25 @@ impl Driver {
             }
             Some(_) => self.core.counts.bad_records(),
             None => {}
+        }
+        // Past this flight, or the next look would find the same again.
+        self.know(flight.token + 1);
+        Next::Elect
+    }
+
+    /// Gives a stored answer to all callers that is there as a stream; what cannot be
+    /// read is a miss.
+    async fn deliver_stream(&mut self, flight: FlightRef, origin: Origin) -> Next {
+        let mut inflow = self.inflow(flight, origin);
+        for _ in 0..FETCHES {
+            match self.catch_up(&mut inflow).await {
+                Ok(Flow::Ended(end)) => return self.end_of_stream(inflow, &end),
+                Ok(Flow::Open | Flow::Unreadable) => break,
+                Err(_) => {}
+            }
+        }
+        if inflow.has_begun() {
+            return self.unreadable(&inflow);
         }
         // Past this flight, or the next look would find the same again.
         self.know(flight.token + 1);
@@ -284,7 +313,8 @@ impl std::ops::Deref for Settling {
 impl Drop for Settling {
     fn drop(&mut self) {
         if self.0.verdict().is_none() {
-            if !self.0.is_closed() {
+            // Who reads a body drives no flight on.
+            if !self.0.is_closed() && !self.0.is_live() {
                 return self.0.orphan();
             }
             // Forgotten and then dropped, or over with nobody left to hear of it.

@@ -15,65 +15,12 @@ use tokio::{
     time::Instant,
 };
 
-use super::{FlightInfo, FlightPhase, Flights, info::Position};
+use super::{Deposit, FlightInfo, FlightPhase, Flights, info::Position};
 use crate::{
     error::{Failure, FailureKind},
-    frame::Head,
     id::KeyDigest,
-    log::Log,
-    store::BoxFuture,
+    log::{End, SharedRun},
 };
-
-/// A request and a service that could run it, as the table sees them.
-pub(crate) trait Deposit: Send + Sync {
-    /// Takes the request out and runs it. `None` when its caller has left.
-    fn start(self: Arc<Self>, brief: Brief) -> Option<BoxFuture<'static, RunEnd>>;
-
-    /// Whether a request that was started could be run again.
-    fn is_repeatable(&self) -> bool;
-
-    /// Puts a request back that was started and can be run again. False where it
-    /// cannot, or its caller has left.
-    fn restore(&self) -> bool;
-}
-
-/// What a run needs to know.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Brief {
-    /// The fencing token; none for a run without a lease.
-    pub(crate) token: Option<u64>,
-    /// The most bytes that are kept to be shared.
-    pub(crate) max_share_bytes: usize,
-}
-
-/// How a run ended. What belongs to the caller whose run it was has been handed
-/// to that caller already.
-#[derive(Debug)]
-pub(crate) enum RunEnd {
-    /// With an answer for all.
-    Shared(SharedRun),
-    /// With an answer for its own caller only.
-    Private {
-        /// Time to the head.
-        took: Duration,
-    },
-    /// With more bytes than are shared; the rest goes to its own caller.
-    TooLarge,
-    /// With an error, a panic, or a body that broke off.
-    Failed {
-        /// The error's text.
-        report: String,
-    },
-}
-
-/// A whole answer.
-#[derive(Clone, Debug)]
-pub(crate) struct SharedRun {
-    pub(crate) head: Arc<Head>,
-    pub(crate) log: Arc<Log>,
-    /// Whether callers that come after the end may have it inside the reuse window.
-    pub(crate) reusable: bool,
-}
 
 /// Where a shared answer comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +49,8 @@ pub(crate) struct Flight {
     key: KeyDigest,
     table: Arc<Flights>,
     seats: Mutex<Seats>,
+    /// The answer that is handed out while it comes.
+    live: Mutex<Option<Live>>,
     verdict: OnceLock<Verdict>,
     /// Wakes the callers.
     stirred: Arc<Notify>,
@@ -118,6 +67,14 @@ pub(crate) struct Flight {
     asking: AtomicBool,
     since: Instant,
     position: Position,
+}
+
+/// An answer on its way.
+struct Live {
+    run: SharedRun,
+    origin: Origin,
+    /// Nobody may begin with it: its run may be over, and another one's come.
+    held_back: bool,
 }
 
 #[derive(Default)]
@@ -141,6 +98,7 @@ impl Flight {
             key,
             table,
             seats: Mutex::default(),
+            live: Mutex::default(),
             verdict: OnceLock::new(),
             stirred: Arc::default(),
             vacated: Notify::new(),
@@ -290,9 +248,50 @@ impl Flight {
     /// Tells all callers what became of the flight. The first verdict stands.
     pub(crate) fn decide(&self, verdict: Verdict) {
         self.close();
+        if let Some(live) = lock(&self.live).take() {
+            // For those who have begun with another run; where it is the same, it has
+            // ended already.
+            live.run.log.end(match &verdict {
+                Verdict::Replay { run, .. } => End::Moved(run.clone()),
+                Verdict::Failed(failure) => End::Broken(failure.kind().to_string().into()),
+                Verdict::Alone => End::Broken("the next run's answer is not shared".into()),
+            });
+        }
         // A second verdict is that of the driver's own end, and says nothing new.
         let _ = self.verdict.set(verdict);
         self.stir();
+    }
+
+    /// Hands an answer out while it comes, also to those who come from now on. Who
+    /// has begun with an earlier run's goes on with this one if it is the same.
+    pub(crate) fn go_live(&self, run: &SharedRun, origin: Origin) {
+        let live = Live { run: run.clone(), origin, held_back: false };
+        if let Some(before) = lock(&self.live).replace(live) {
+            before.run.log.end(End::Moved(run.clone()));
+        }
+        self.stir();
+    }
+
+    /// The answer that is handed out now, for who begins with it.
+    pub(crate) fn live(&self) -> Option<(SharedRun, Origin)> {
+        let live = lock(&self.live);
+        let live = live.as_ref().filter(|live| !live.held_back)?;
+        Some((live.run.clone(), live.origin))
+    }
+
+    /// Whether callers have begun with an answer that has not ended.
+    pub(crate) fn is_live(&self) -> bool {
+        lock(&self.live).is_some()
+    }
+
+    /// Lets nobody begin with the live answer, or lets them again.
+    pub(crate) fn hold_back(&self, held_back: bool) {
+        if let Some(live) = &mut *lock(&self.live) {
+            live.held_back = held_back;
+        }
+        if !held_back {
+            self.stir();
+        }
     }
 
     /// Its driver is gone without a verdict: the runtime that it ran on shut down,

@@ -15,9 +15,13 @@ use crate::id::KeyDigest;
 
 mod flight;
 mod info;
+mod run;
 
-pub(crate) use self::flight::{Brief, Deposit, Flight, Origin, RunEnd, Share, SharedRun, Verdict};
 pub use self::info::{FlightInfo, FlightPhase};
+pub(crate) use self::{
+    flight::{Flight, Origin, Share, Verdict},
+    run::{Brief, Deposit, RunEnd, Stage},
+};
 
 const SHARDS: usize = 16;
 

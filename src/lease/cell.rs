@@ -3,7 +3,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::{Notify, futures::Notified},
+    time::Instant,
+};
 
 use crate::id::FlightRef;
 
@@ -19,7 +22,10 @@ pub(crate) struct Lease {
     /// Set while no caller is left here: the driver then wants every renewal.
     attentive: AtomicBool,
     end: AtomicU8,
+    /// For the driver.
     changed: Notify,
+    /// Told of each renewal and of the end.
+    news: Notify,
 }
 
 /// Why a lease is over although its run is not.
@@ -35,17 +41,27 @@ pub(crate) enum LeaseEnd {
     Silence,
     /// The run passed its hard timeout.
     HardTimeout,
+    /// The run had begun to answer, and gave nothing for too long.
+    IdleTimeout,
+}
+
+impl LeaseEnd {
+    /// Whether the run passed a time limit.
+    pub(crate) fn is_timeout(self) -> bool {
+        matches!(self, Self::HardTimeout | Self::IdleTimeout)
+    }
 }
 
 const HELD: u8 = 0;
 /// Beyond all of [`ENDS`].
 const CONCLUDED: u8 = u8::MAX;
-const ENDS: [LeaseEnd; 5] = [
+const ENDS: [LeaseEnd; 6] = [
     LeaseEnd::Superseded,
     LeaseEnd::Missing,
     LeaseEnd::Forgotten,
     LeaseEnd::Silence,
     LeaseEnd::HardTimeout,
+    LeaseEnd::IdleTimeout,
 ];
 
 fn nanos(duration: Duration) -> u64 {
@@ -64,6 +80,7 @@ impl Lease {
             attentive: AtomicBool::new(false),
             end: AtomicU8::new(HELD),
             changed: Notify::new(),
+            news: Notify::new(),
         }
     }
 
@@ -94,6 +111,13 @@ impl Lease {
 
     pub(crate) fn set_waiters(&self, waiters: u32) {
         self.waiters.store(waiters, Ordering::Release);
+        self.news.notify_waiters();
+    }
+
+    /// Ready at the next renewal, or at the end. Made before the look that it is about,
+    /// it misses none.
+    pub(crate) fn news(&self) -> Notified<'_> {
+        self.news.notified()
     }
 
     pub(crate) fn set_attentive(&self, attentive: bool) {
@@ -119,6 +143,7 @@ impl Lease {
     pub(super) fn finish(&self, end: LeaseEnd) -> bool {
         let code = ENDS.iter().position(|known| *known == end).map_or(HELD, |at| at as u8 + 1);
         let first = self.leave_held(code);
+        self.news.notify_waiters();
         self.changed.notify_one();
         first
     }

@@ -1,10 +1,9 @@
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::{sync::mpsc, time::Instant};
 
-use super::{KeeperHandle, Lease, keeper::Place};
+use super::{KeeperHandle, Lease, Permit, keeper::Place};
 use crate::{
-    flights::RunEnd,
     id::{FlightRef, KeyDigest, WaiterId},
     store::{BoxFuture, Join, Joined},
 };
@@ -15,13 +14,15 @@ use crate::{
 /// been told how the flight ended; [`detach`](Self::detach), when the run goes on
 /// without a lease; or dropped, which drops the run first, then ends the
 /// heartbeat and lets the lease go, without waiting for the store.
-pub(crate) struct OwnerGuard {
+pub(crate) struct OwnerGuard<T> {
     // Dropped in this order, also where the run panics when it is dropped: the lease
     // must not be free while the run can still do something.
-    run: Option<BoxFuture<'static, RunEnd>>,
+    run: Option<BoxFuture<'static, T>>,
     held: Option<Held>,
-    /// When the run is over its time limit, with a lease or without.
-    limit: Instant,
+    permit: Arc<Permit>,
+    /// When the run is over its time limit, with a lease or without; none where it
+    /// belongs to its own callers for good.
+    limit: Option<Instant>,
 }
 
 /// Dropped, it ends the heartbeat and lets the lease go.
@@ -34,7 +35,7 @@ struct Held {
     told: bool,
 }
 
-impl OwnerGuard {
+impl<T> OwnerGuard<T> {
     /// Starts the heartbeat of a lease that was asked for at `asked`.
     pub(crate) fn new(
         keeper: &Arc<KeeperHandle>,
@@ -42,8 +43,26 @@ impl OwnerGuard {
         flight: FlightRef,
         asked: Instant,
     ) -> Self {
-        let limit = Instant::now() + keeper.terms().hard_timeout;
-        Self { run: None, held: Some(Held::new(keeper, key, flight, asked, limit)), limit }
+        let mut this = Self::without_lease(keeper);
+        this.hold(keeper, key, flight, asked);
+        this
+    }
+
+    fn hold(
+        &mut self,
+        keeper: &Arc<KeeperHandle>,
+        key: KeyDigest,
+        flight: FlightRef,
+        asked: Instant,
+    ) {
+        let lease = Arc::new(Lease::new(flight, asked, keeper.terms().stands()));
+        self.permit.set(Some(Arc::clone(&lease)));
+        let limit = self.limit.unwrap_or(asked);
+        let place = keeper.with(|state, _| {
+            state.hold(key, Arc::clone(&lease), Arc::clone(&self.permit), asked, limit)
+        });
+        let keeper = Arc::clone(keeper);
+        self.held = Some(Held { key, lease, keeper, place, told: false });
     }
 
     /// Goes on under a new lease; the old one is gone in the store.
@@ -55,18 +74,32 @@ impl OwnerGuard {
         asked: Instant,
     ) {
         self.told();
-        self.held = Some(Held::new(keeper, key, flight, asked, self.limit));
+        self.hold(keeper, key, flight, asked);
     }
 
     /// A guard for a run without a lease.
     pub(crate) fn without_lease(keeper: &KeeperHandle) -> Self {
-        let limit = Instant::now() + keeper.terms().hard_timeout;
-        Self { run: None, held: None, limit }
+        let limit = Some(Instant::now() + keeper.terms().hard_timeout);
+        Self { run: None, held: None, permit: Permit::new(), limit }
     }
 
-    /// When the run is over its time limit.
-    pub(crate) fn limit(&self) -> Instant {
-        self.limit
+    /// When the run is over its time limit, the hard one or that for being idle; none
+    /// where it has no limits.
+    pub(crate) fn limit(&self, idle: Duration) -> Option<Instant> {
+        let hard = self.limit?;
+        Some(self.permit.idle_at(idle).map_or(hard, |idle| idle.min(hard)))
+    }
+
+    /// The run's leave to hand on what it gives.
+    pub(crate) fn permit(&self) -> &Arc<Permit> {
+        &self.permit
+    }
+
+    /// The run has begun to answer: from now on it may be idle.
+    pub(crate) fn begun(&self) {
+        if let Some(held) = &self.held {
+            held.keeper.with(|state, _| state.look(self.permit.idle_at(state.idle_timeout())));
+        }
     }
 
     /// Drops the run; the lease is kept.
@@ -75,12 +108,12 @@ impl OwnerGuard {
     }
 
     /// Puts the run into the guard's keeping.
-    pub(crate) fn begin(&mut self, run: BoxFuture<'static, RunEnd>) {
+    pub(crate) fn begin(&mut self, run: BoxFuture<'static, T>) {
         self.run = Some(run);
     }
 
     /// Drives the run to its end. Cancel-safe: the run stays in the guard.
-    pub(crate) async fn run(&mut self) -> RunEnd {
+    pub(crate) async fn run(&mut self) -> T {
         match &mut self.run {
             Some(run) => {
                 let end = run.as_mut().await;
@@ -109,26 +142,23 @@ impl OwnerGuard {
     /// Gives the lease up, here and in the store; the run goes on without.
     pub(crate) fn detach(&mut self) {
         self.held = None;
+        self.permit.set(None);
+    }
+
+    /// Gives the lease up, of which the store knows already if `told`; the run goes on
+    /// for its own callers, for as long as they like.
+    pub(crate) fn release_to_callers(&mut self, told: bool) {
+        if told {
+            self.told();
+        }
+        self.limit = None;
+        self.detach();
     }
 
     fn told(&mut self) {
         if let Some(held) = &mut self.held {
             held.told = true;
         }
-    }
-}
-
-impl Held {
-    fn new(
-        keeper: &Arc<KeeperHandle>,
-        key: KeyDigest,
-        flight: FlightRef,
-        asked: Instant,
-        limit: Instant,
-    ) -> Self {
-        let lease = Arc::new(Lease::new(flight, asked, keeper.terms().stands()));
-        let place = keeper.with(|state, _| state.hold(key, Arc::clone(&lease), asked, limit));
-        Self { key, lease, keeper: Arc::clone(keeper), place, told: false }
     }
 }
 
@@ -144,7 +174,7 @@ impl Drop for Held {
     }
 }
 
-impl fmt::Debug for OwnerGuard {
+impl<T> fmt::Debug for OwnerGuard<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OwnerGuard").field("lease", &self.lease()).finish_non_exhaustive()
     }

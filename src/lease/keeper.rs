@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use slab::Slab;
 use tokio::{sync::mpsc, time::Instant};
 
-use super::{Lease, LeaseEnd};
+use super::{Lease, LeaseEnd, Permit};
 use crate::{
     config::Config,
     id::{FlightId, FlightRef, KeyDigest, WaiterId},
@@ -19,6 +19,7 @@ pub(crate) struct Terms {
     pub(crate) beat: Duration,
     pub(crate) margin: Duration,
     pub(crate) hard_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
 }
 
 impl Terms {
@@ -28,6 +29,7 @@ impl Terms {
             beat: config.heartbeat(),
             margin: config.margin(),
             hard_timeout: config.hard_timeout,
+            idle_timeout: config.idle_timeout,
         }
     }
 
@@ -73,6 +75,7 @@ struct Post {
 enum Duty {
     Lease {
         lease: Arc<Lease>,
+        permit: Arc<Permit>,
         hard_deadline: Instant,
     },
     Watch {
@@ -100,15 +103,25 @@ impl Keeper {
     }
 
     /// Keeps this lease, which was asked for at `asked`, until its run is over its
-    /// time limit.
+    /// time limit, or idle for too long.
     pub(crate) fn hold(
         &mut self,
         key: KeyDigest,
         lease: Arc<Lease>,
+        permit: Arc<Permit>,
         asked: Instant,
         hard_deadline: Instant,
     ) -> Place {
-        self.post(key, Duty::Lease { lease, hard_deadline }, asked + self.terms.beat)
+        self.post(key, Duty::Lease { lease, permit, hard_deadline }, asked + self.terms.beat)
+    }
+
+    pub(crate) fn idle_timeout(&self) -> Duration {
+        self.terms.idle_timeout
+    }
+
+    /// Looks again at this time, which is sooner than it knew.
+    pub(crate) fn look(&mut self, at: Option<Instant>) {
+        self.posted = self.posted.into_iter().chain(at).min();
     }
 
     /// Watches the flight that `join` follows; what is found goes to `seen`.
@@ -175,12 +188,12 @@ impl Keeper {
 
     /// When [`poll`](Self::poll) has something to do next.
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.posts.iter().filter_map(|(_, post)| post.next()).min()
+        self.posts.iter().filter_map(|(_, post)| post.next(&self.terms)).min()
     }
 
     /// When [`expire`](Self::expire) has something to do next.
     pub(crate) fn next_expiry(&self) -> Option<Instant> {
-        self.posts.iter().filter_map(|(_, post)| post.expiry()).min()
+        self.posts.iter().filter_map(|(_, post)| post.expiry(&self.terms)).min()
     }
 
     /// Ends the leases that are over by our own clock. A run that passed its time
@@ -188,16 +201,21 @@ impl Keeper {
     pub(crate) fn expire(&mut self, now: Instant) {
         let until = now + self.terms.lease;
         for (_, post) in &mut self.posts {
-            let Duty::Lease { lease, hard_deadline } = &post.duty else { continue };
-            if post.expiry().is_none_or(|expiry| expiry > now) {
+            let Duty::Lease { lease, permit, hard_deadline } = &post.duty else { continue };
+            if post.expiry(&self.terms).is_none_or(|expiry| expiry > now) {
                 continue;
             }
-            if now < *hard_deadline {
-                lease.finish(LeaseEnd::Silence);
-                post.due = None;
-                continue;
-            }
-            if !lease.finish(LeaseEnd::HardTimeout) {
+            let idle = permit.idle_at(self.terms.idle_timeout).is_some_and(|idle| idle <= now);
+            let timeout = match now < *hard_deadline {
+                true if lease.is_held() && idle => LeaseEnd::IdleTimeout,
+                true => {
+                    lease.finish(LeaseEnd::Silence);
+                    post.due = None;
+                    continue;
+                }
+                false => LeaseEnd::HardTimeout,
+            };
+            if !lease.finish(timeout) {
                 // In time, but its driver does not come to say so: the lease runs out.
                 post.due = None;
                 continue;
@@ -273,16 +291,17 @@ impl Keeper {
 }
 
 impl Post {
-    fn next(&self) -> Option<Instant> {
-        self.due.into_iter().chain(self.expiry()).min()
+    fn next(&self, terms: &Terms) -> Option<Instant> {
+        self.due.into_iter().chain(self.expiry(terms)).min()
     }
 
-    fn expiry(&self) -> Option<Instant> {
+    fn expiry(&self, terms: &Terms) -> Option<Instant> {
         match &self.duty {
-            Duty::Lease { lease, hard_deadline } if lease.is_held() => {
-                Some(lease.deadline().min(*hard_deadline))
+            Duty::Lease { lease, permit, hard_deadline } if lease.is_held() => {
+                let idle = permit.idle_at(terms.idle_timeout);
+                idle.into_iter().chain([lease.deadline(), *hard_deadline]).min()
             }
-            Duty::Lease { lease, hard_deadline } if lease.end().is_none() => {
+            Duty::Lease { lease, hard_deadline, .. } if lease.end().is_none() => {
                 self.due.map(|_| *hard_deadline)
             }
             _ => None,

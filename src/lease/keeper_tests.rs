@@ -6,6 +6,7 @@ const TERMS: Terms = Terms {
     beat: Duration::from_millis(1000),
     margin: Duration::from_millis(500),
     hard_timeout: Duration::from_secs(20),
+    idle_timeout: Duration::from_secs(6),
 };
 
 struct Rig {
@@ -24,10 +25,14 @@ impl Rig {
 
     /// A lease that was asked for and granted at `ms`.
     fn hold(&mut self, ms: u64) -> (Arc<Lease>, Place) {
+        self.hold_with(ms, Permit::new())
+    }
+
+    fn hold_with(&mut self, ms: u64, permit: Arc<Permit>) -> (Arc<Lease>, Place) {
         let flight = FlightRef { token: 7, id: FlightId::random() };
         let lease = Arc::new(Lease::new(flight, self.at(ms), TERMS.stands()));
         let limit = self.at(ms) + TERMS.hard_timeout;
-        let place = self.keeper.hold(key(), Arc::clone(&lease), self.at(ms), limit);
+        let place = self.keeper.hold(key(), Arc::clone(&lease), permit, self.at(ms), limit);
         (lease, place)
     }
 
@@ -166,6 +171,30 @@ async fn d1_the_hard_timeout_ends_a_lease_that_is_renewed() {
     assert_eq!(rig.next(), None);
 }
 
+/// A run may be idle from its head on, not before.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_gives_nothing_for_too_long_is_let_go() {
+    let mut rig = Rig::new();
+    let permit = Permit::new();
+    let (lease, place) = rig.hold_with(0, Arc::clone(&permit));
+    let mut idle_at = None;
+    for ms in (1000..=14_000).step_by(1000) {
+        tokio::time::sleep_until(rig.at(ms)).await;
+        assert_eq!(rig.sent(ms), [place], "{ms}");
+        rig.answer(place, ms, ms, renewed());
+        if [7000, 9000].contains(&ms) {
+            permit.beat();
+            idle_at = permit.idle_at(TERMS.idle_timeout);
+        }
+        assert_eq!(lease.end(), None, "{ms}");
+    }
+    assert_eq!(idle_at, Some(rig.at(15_000)));
+    assert_eq!(rig.next(), Some(15_000));
+    let (_, batch) = rig.keeper.poll(rig.at(15_000));
+    assert_eq!(lease.end(), Some(LeaseEnd::IdleTimeout));
+    assert!(matches!(batch[..], [Beat::Release { status: EndStatus::TimedOut, .. }]), "{batch:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_falls_due_soon_goes_along() {
     let mut rig = Rig::new();
@@ -227,7 +256,8 @@ async fn a_watch_goes_on_while_the_flight_does() {
     let now = rig.at(0);
     let place = rig.keeper.watch(key(), join, sender, now);
     assert_eq!(rig.sent(1000), [place]);
-    let follow = Joined::Follow { flight, left: Duration::from_secs(2), rank: 0 };
+    let left = Duration::from_secs(2);
+    let follow = Joined::Follow { flight, left, rank: 0, pieces: 0 };
     rig.answer(place, 1000, 1001, Ok(BeatReply::Watched(follow)));
     assert!(matches!(seen.try_recv(), Ok(Joined::Follow { .. })));
     assert_eq!(rig.sent(2000), [place]);

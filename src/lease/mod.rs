@@ -9,10 +9,12 @@ mod cell;
 mod guard;
 mod handle;
 mod keeper;
+mod permit;
 
 pub(crate) use self::{
     cell::{Lease, LeaseEnd},
     guard::{OwnerGuard, WatchGuard},
     handle::KeeperHandle,
     keeper::{Keeper, Terms},
+    permit::Permit,
 };

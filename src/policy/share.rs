@@ -2,7 +2,7 @@
 
 use http::{
     HeaderMap, HeaderName, StatusCode,
-    header::{CACHE_CONTROL, CONTENT_TYPE, EXPIRES, SET_COOKIE},
+    header::{CACHE_CONTROL, EXPIRES, SET_COOKIE},
 };
 
 use super::{Vary, vary};
@@ -31,8 +31,6 @@ pub(crate) enum PrivateReason {
     Vary,
     /// A status that belongs to one request: 1xx, 206, 304.
     Status,
-    /// A body without end.
-    Stream,
 }
 
 impl PrivateReason {
@@ -45,7 +43,6 @@ impl PrivateReason {
             Self::VaryStar => "vary_star",
             Self::Vary => "vary",
             Self::Status => "status",
-            Self::Stream => "stream",
         }
     }
 }
@@ -87,23 +84,10 @@ fn private(
         }
     }
     match vary(headers, covers) {
-        Vary::Inside => {}
-        Vary::Star => return Some(PrivateReason::VaryStar),
-        Vary::Outside(_) => return Some(PrivateReason::Vary),
+        Vary::Inside => None,
+        Vary::Star => Some(PrivateReason::VaryStar),
+        Vary::Outside(_) => Some(PrivateReason::Vary),
     }
-    // Until streams are shared: callers would wait for an end that may never come.
-    is_stream(headers).then_some(PrivateReason::Stream)
-}
-
-fn is_stream(headers: &HeaderMap) -> bool {
-    headers.get_all(CONTENT_TYPE).into_iter().any(|kind| {
-        let begins = |text: &str| {
-            kind.as_bytes()
-                .get(..text.len())
-                .is_some_and(|start| start.eq_ignore_ascii_case(text.as_bytes()))
-        };
-        begins("text/event-stream") || begins("application/grpc")
-    })
 }
 
 /// Freshness matters to those who come later, never to those who waited.

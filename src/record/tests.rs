@@ -1,6 +1,7 @@
+use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::{collection::vec, prelude::*};
 
-use super::*;
+use super::{super::wire::Raw, *};
 
 const KEY: KeyDigest = KeyDigest::from_bytes([7; 32]);
 const FLIGHT: FlightRef = FlightRef { token: u64::MAX, id: FlightId::from_u128(u128::MAX - 5) };

@@ -86,6 +86,25 @@ pub trait Session: Send {
     /// is; the reader checks whose it is.
     fn fetch(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, StoreError>>;
 
+    /// Adds pieces to the stream of a flight that this process owns. May be sent
+    /// again at will: what is there already is not added twice.
+    fn append(&mut self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>>;
+
+    /// Reads pieces of a flight's stream, from one on; as many as come in one go.
+    fn read(&mut self, flight: FlightRef, from: u64) -> BoxFuture<'_, Result<Pieces, StoreError>>;
+
+    /// Renews the lease of a flight that this process owns, and hears from then on
+    /// at [`pushed`](Self::pushed) who comes to wait for it, with no gap between the
+    /// two. The next step that is not about this flight may end it.
+    fn listen(
+        &mut self,
+        flight: FlightRef,
+        lease: Duration,
+    ) -> BoxFuture<'_, Result<BeatReply, StoreError>>;
+
+    /// No longer hears of anything.
+    fn deafen(&mut self);
+
     /// Ends a flight that this process owns. May be sent again at will.
     fn finish(&mut self, finish: Finish) -> BoxFuture<'_, Result<Finished, StoreError>>;
 
@@ -147,11 +166,15 @@ pub enum Joined {
         left: Duration,
         /// How many live waiters had joined before.
         rank: u32,
+        /// How many pieces of its stream are there.
+        pieces: u64,
     },
     /// A flight ended well.
     Done {
         /// The flight.
         flight: FlightRef,
+        /// Its answer is in its stream, not in a record: [`Session::read`] reads it.
+        streamed: bool,
         /// Its record, where it is small; else [`Session::fetch`] reads it.
         record: Option<Bytes>,
         /// True where it was found by a fresh caller inside the reuse window.
@@ -208,6 +231,74 @@ pub enum EndStatus {
     Forgotten,
 }
 
+/// What [`Session::append`] says.
+#[derive(Clone, Debug)]
+pub struct Append {
+    /// The flight whose stream it is.
+    pub flight: FlightRef,
+    /// The number of the first of these pieces; the first of all is 0.
+    pub first: u64,
+    /// The pieces, opaque to the store.
+    pub pieces: Vec<Bytes>,
+    /// Pieces before this one may go. Where it is above 0, nobody can begin with
+    /// this stream any more: fresh callers get [`Joined::Private`].
+    pub kept_from: u64,
+    /// How long the stream stays after its last piece.
+    pub keep: Duration,
+    /// Whether a piece that is small may travel in the push.
+    pub inline: bool,
+}
+
+/// The answer to [`Session::append`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Appended {
+    /// They are there.
+    Accepted {
+        /// The number of the piece that comes next.
+        next: u64,
+    },
+    /// Pieces before them are missing: send again, from this one on.
+    Gap {
+        /// The number of the first that is missing.
+        next: u64,
+    },
+    /// The flight has ended by this owner's own `finish`.
+    Over,
+    /// This process does not own the key; nothing was added.
+    Lost(Loss),
+}
+
+/// The answer to [`Session::read`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pieces {
+    /// The number of the first of `pieces`: above what was asked for where older
+    /// ones are gone.
+    pub first: u64,
+    /// Consecutive pieces; none where there are none yet.
+    pub pieces: Vec<Bytes>,
+    /// How the flight ended, where its end follows right after `pieces`.
+    pub end: Option<StreamEnd>,
+}
+
+/// How a flight with a stream ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamEnd {
+    /// How.
+    pub status: EndStatus,
+    /// The seal of its stream; none where it was not streamed.
+    pub seal: Option<Seal>,
+}
+
+/// The end of a stream, in the owner's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seal {
+    /// How many pieces there are in all.
+    pub pieces: u64,
+    /// What proves that they are whole; opaque to the store.
+    pub proof: Bytes,
+}
+
 /// What [`Session::finish`] says.
 #[derive(Clone, Debug)]
 pub struct Finish {
@@ -217,6 +308,8 @@ pub struct Finish {
     pub status: EndStatus,
     /// The record: present, or kept back until somebody is known to want it.
     pub record: Option<Bytes>,
+    /// The seal of its stream, where it was streamed: then there is no record.
+    pub seal: Option<Seal>,
     /// Whether fresh callers may have it inside their reuse window.
     pub reusable: bool,
     /// How long the record, or the private mark, stands.
@@ -231,8 +324,14 @@ pub struct Finish {
 pub enum Finished {
     /// The outcome is accepted, or was before.
     Accepted,
-    /// Somebody waits: send again, with the record.
+    /// Somebody waits: send again, with the record or the rest of the stream.
     Wanted,
+    /// The stream that is sealed is not all there: send the rest, from this piece on,
+    /// and then this again.
+    Gap {
+        /// The number of the first piece that is missing.
+        next: u64,
+    },
     /// This process does not own the key; nothing was published.
     Lost(Loss),
 }
@@ -279,6 +378,22 @@ pub enum Pushed {
         status: EndStatus,
         /// Its record, where it is small.
         record: Option<Bytes>,
+        /// The seal of its stream, where it was streamed.
+        seal: Option<Seal>,
+    },
+    /// A piece was added to a flight's stream, or several.
+    Piece {
+        /// The flight.
+        flight: FlightRef,
+        /// The number of the first of them.
+        index: u64,
+        /// The piece, where it is the only one and small; else it is to be read.
+        piece: Option<Bytes>,
+    },
+    /// Somebody has come to wait, where nobody waited.
+    Watched {
+        /// The flight that is waited for.
+        flight: FlightRef,
     },
     /// A flight was let go; somebody else may own.
     Released {

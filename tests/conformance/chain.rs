@@ -61,7 +61,8 @@ pub(crate) async fn release_of_a_timed_out_run_counts_as_failed(engine: &impl En
     owner.release_as(second.id, Some(second.token), EndStatus::TimedOut).await;
     assert!(matches!(
         follower.pushed().await,
-        Pushed::Ended { flight, status: EndStatus::TimedOut, record: None } if flight == second
+        Pushed::Ended { flight, status: EndStatus::TimedOut, record: None, seal: None }
+            if flight == second
     ));
     is_failed(&follower.join(&ask_after(first)).await, second, EndStatus::TimedOut);
 }

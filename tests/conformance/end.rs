@@ -210,7 +210,7 @@ pub(crate) async fn too_large_answer_is_nobodys(engine: &impl Engine) {
     owner.finished(&ended(flight, EndStatus::TooLarge)).await;
     assert!(matches!(
         follower.pushed().await,
-        super::Pushed::Ended { flight: of, status: EndStatus::TooLarge, record: None } if of == flight
+        super::Pushed::Ended { flight: of, status: EndStatus::TooLarge, record: None, seal: None } if of == flight
     ));
     is_ended(&owner.join(&ask).await, EndStatus::TooLarge);
     // Who waited for it and missed the push runs alone; who did not, owns.

@@ -25,7 +25,7 @@ async fn pair(engine: &impl Engine) -> (Node, FlightRef, Node, Join) {
 #[track_caller]
 fn is_end(pushed: &Pushed, of: FlightRef, how: EndStatus, text: Option<&str>) {
     match pushed {
-        Pushed::Ended { flight, status, record }
+        Pushed::Ended { flight, status, record, seal: None }
             if *flight == of && *status == how && record.as_deref() == text.map(str::as_bytes) => {}
         other => panic!("not the end of {of:?} as {how:?}: {other:?}"),
     }

@@ -28,7 +28,10 @@ use tower_singleflight::{
 pub(crate) mod chain;
 pub(crate) mod end;
 pub(crate) mod follow;
+pub(crate) mod listen;
 pub(crate) mod own;
+pub(crate) mod seal;
+pub(crate) mod stream;
 
 /// The lease of all tests. A step that must come inside it leaves 200 ms for slow
 /// machines.
@@ -202,13 +205,13 @@ pub(crate) fn done(flight: FlightRef, record: &'static str) -> Finish {
 /// An end without a record.
 pub(crate) fn ended(flight: FlightRef, status: EndStatus) -> Finish {
     let report = if status == EndStatus::Failed { "broken pipe" } else { "" }.to_owned();
-    Finish { flight, status, record: None, reusable: false, keep: KEEP, report }
+    Finish { flight, status, record: None, seal: None, reusable: false, keep: KEEP, report }
 }
 
 #[track_caller]
 pub(crate) fn follows(joined: &Joined, owner: FlightRef) -> (Duration, u32) {
     match joined {
-        Joined::Follow { flight, left, rank } if *flight == owner => (*left, *rank),
+        Joined::Follow { flight, left, rank, .. } if *flight == owner => (*left, *rank),
         other => panic!("not Follow of {owner:?}: {other:?}"),
     }
 }
@@ -217,7 +220,7 @@ pub(crate) fn follows(joined: &Joined, owner: FlightRef) -> (Duration, u32) {
 #[track_caller]
 pub(crate) fn is_done(joined: &Joined, of: FlightRef, text: &str) -> bool {
     match joined {
-        Joined::Done { flight, record: Some(record), reused }
+        Joined::Done { flight, streamed: false, record: Some(record), reused }
             if *flight == of && record == text.as_bytes() =>
         {
             *reused
@@ -321,6 +324,41 @@ macro_rules! conformance {
                 three_lost_owners_quarantine_the_key
                 released_owners_are_not_lost_ones
                 losses_and_failures_are_counted_apart
+            }
+            stream {
+                pieces_are_read_in_order
+                pieces_are_read_in_goes
+                pieces_sent_again_are_there_once
+                pieces_past_the_next_are_refused
+                ended_flight_takes_no_pieces
+                only_the_owner_adds_pieces
+                forgotten_flight_takes_no_pieces
+                missing_flight_takes_no_pieces
+                trimmed_pieces_are_not_read
+                trimmed_stream_is_for_those_who_know_it
+                next_flight_begins_without_pieces
+                followers_hear_how_many_pieces_there_are
+                pieces_are_pushed
+                pieces_are_pushed_in_order_and_before_the_end
+                stream_lasts_as_long_as_its_lease
+                stream_that_is_gone_is_sent_again
+            }
+            seal {
+                sealed_end_wants_all_pieces
+                failed_stream_is_sealed_too
+                end_without_a_seal_ends_the_stream
+                streamed_answer_is_found_late
+                streamed_answer_is_reused_inside_its_window
+                streamed_answer_is_found_under_the_next_owner
+                record_and_stream_do_not_mix
+                stream_is_kept_for_its_time
+            }
+            listen {
+                owner_hears_who_comes_to_wait
+                listening_counts_those_who_came_before
+                nobody_comes_unheard
+                listening_for_what_is_not_owned
+                deafened_owner_hears_nothing
             }
         }
     };

@@ -2,6 +2,7 @@
 //! takes over. Several layers on one store are so many simulated processes.
 
 mod forget;
+mod handover;
 mod leaving;
 mod limits;
 mod outage;
@@ -10,3 +11,5 @@ mod races;
 mod random;
 mod rig;
 mod sharing;
+mod streams;
+mod tap;

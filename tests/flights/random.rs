@@ -24,7 +24,7 @@ const FLIGHTS: usize = 20_000;
 const LONGEST: Duration = Duration::from_secs(8);
 
 /// What inner does is a function of the seed, the key and the run.
-async fn work(seed: u64, path: String, nth: usize) -> http::Response<Body> {
+async fn work(seed: u64, path: String, nth: usize) -> http::Response<Reply> {
     let mut rng = StdRng::seed_from_u64(seed ^ nth as u64);
     // Most are short, a few outlive several leases.
     let longest = if rng.random_ratio(1, 20) { LONGEST } else { ms(600) };
@@ -36,7 +36,7 @@ async fn work(seed: u64, path: String, nth: usize) -> http::Response<Body> {
             let value = HeaderValue::from_static("no-store");
             response.headers_mut().insert("cache-control", value);
         }
-        2 => *response.body_mut() = Body::new(vec![b'x'; 5000].into()),
+        2 => response = answer(vec![b'x'; 5000]),
         3 => *response.status_mut() = http::StatusCode::BAD_GATEWAY,
         _ => {}
     }

@@ -3,6 +3,7 @@
 use std::{
     convert::Infallible,
     future::Future,
+    io,
     pin::Pin,
     sync::{
         Arc, Mutex,
@@ -13,20 +14,21 @@ use std::{
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use tokio::{task::JoinHandle, time::Instant};
 use tower::{Layer, ServiceExt, util::BoxCloneSyncService};
 use tower_singleflight::{
-    Config, Failure, FailureKind, FlightToken, HttpKey, KeyDigest, MemoryStore, ResponseBody,
-    SingleFlight, SingleFlightLayer, Store,
+    Config, Failure, FailureKind, FlightRef, FlightToken, HttpKey, KeyDigest, MemoryStore,
+    ResponseBody, SingleFlight, SingleFlightLayer, Store,
     store::{
-        Abandoned, Beat, BeatReply, BoxFuture, Finish, Finished, Heartbeat, Join, Joined, Pushed,
-        Session, StoreError, StoreErrorKind, StoreState,
+        Abandoned, Append, Appended, Beat, BeatReply, BoxFuture, Finish, Finished, Heartbeat, Join,
+        Joined, Pieces, Pushed, Session, StoreError, StoreErrorKind, StoreState,
     },
 };
 
 pub(crate) type Body = Full<Bytes>;
-pub(crate) type InnerService = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
+pub(crate) type Reply = UnsyncBoxBody<Bytes, io::Error>;
+pub(crate) type InnerService = BoxCloneSyncService<Request<Body>, Response<Reply>, Infallible>;
 
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 pub(crate) const BEAT: Duration = Duration::from_secs(1);
@@ -84,7 +86,7 @@ impl Drop for Run {
 pub(crate) fn inner<F, Fut>(counts: &Arc<Counts>, work: F) -> InnerService
 where
     F: Fn(usize) -> Fut + Clone + Send + Sync + 'static,
-    Fut: Future<Output = Response<Body>> + Send + 'static,
+    Fut: Future<Output = Response<Reply>> + Send + 'static,
 {
     let counts = Arc::clone(counts);
     BoxCloneSyncService::new(tower::service_fn(move |request: Request<Body>| {
@@ -109,11 +111,12 @@ pub(crate) fn slow(counts: &Arc<Counts>, time: Duration) -> InnerService {
     })
 }
 
-pub(crate) fn answer(text: impl Into<Bytes>) -> Response<Body> {
-    Response::new(Body::new(text.into()))
+pub(crate) fn answer(text: impl Into<Bytes>) -> Response<Reply> {
+    let body = Full::new(text.into()).map_err(|never| match never {});
+    Response::new(body.boxed_unsync())
 }
 
-pub(crate) fn status(status: u16) -> Response<Body> {
+pub(crate) fn status(status: u16) -> Response<Reply> {
     let mut response = answer("a");
     *response.status_mut() = StatusCode::from_u16(status).unwrap();
     response
@@ -184,7 +187,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    async fn read(response: Response<ResponseBody<Body>>, started: Instant) -> Self {
+    async fn read(response: Response<ResponseBody<Reply>>, started: Instant) -> Self {
         let (parts, body) = response.into_parts();
         let body = body.collect().await;
         Self {
@@ -229,13 +232,16 @@ pub(crate) struct Line {
     store: MemoryStore,
     cut: Arc<AtomicBool>,
     delay: Arc<AtomicU64>,
+    deaf: Arc<AtomicBool>,
     errors: Arc<AtomicUsize>,
+    /// Steps that added to a stream.
+    pub(crate) appends: Arc<AtomicUsize>,
 }
 
 impl Line {
     pub(crate) fn new(store: &MemoryStore) -> Self {
-        let (cut, delay, errors) = Default::default();
-        Self { store: store.clone(), cut, delay, errors }
+        let (cut, delay, deaf, errors, appends) = Default::default();
+        Self { store: store.clone(), cut, delay, deaf, errors, appends }
     }
 
     /// Each operation of a session comes to the store this late; heartbeats do not.
@@ -253,6 +259,11 @@ impl Line {
 
     pub(crate) fn cut(&self) {
         self.cut.store(true, SeqCst);
+    }
+
+    /// Pushes are lost from now on.
+    pub(crate) fn deafen(&self) {
+        self.deaf.store(true, SeqCst);
     }
 
     pub(crate) fn heal(&self) {
@@ -304,12 +315,13 @@ impl Session for Cuttable<dyn Session> {
 
     fn pushed(&mut self) -> BoxFuture<'_, Pushed> {
         Box::pin(async {
-            let pushed = self.1.pushed().await;
-            if self.0.cut.load(SeqCst) {
-                // Lost on the way.
-                std::future::pending::<()>().await;
+            loop {
+                let pushed = self.1.pushed().await;
+                // Else it is lost on the way.
+                if !self.0.cut.load(SeqCst) && !self.0.deaf.load(SeqCst) {
+                    return pushed;
+                }
             }
-            pushed
         })
     }
 
@@ -320,6 +332,36 @@ impl Session for Cuttable<dyn Session> {
         })
     }
 
+    fn append(&mut self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
+        Box::pin(async {
+            self.0.travel().await?;
+            self.0.appends.fetch_add(1, SeqCst);
+            self.1.append(append).await
+        })
+    }
+
+    fn read(&mut self, flight: FlightRef, from: u64) -> BoxFuture<'_, Result<Pieces, StoreError>> {
+        Box::pin(async move {
+            self.0.travel().await?;
+            self.1.read(flight, from).await
+        })
+    }
+
+    fn listen(
+        &mut self,
+        flight: FlightRef,
+        lease: Duration,
+    ) -> BoxFuture<'_, Result<BeatReply, StoreError>> {
+        Box::pin(async move {
+            self.0.travel().await?;
+            self.1.listen(flight, lease).await
+        })
+    }
+
+    fn deafen(&mut self) {
+        self.1.deafen();
+    }
+
     fn finish(&mut self, finish: Finish) -> BoxFuture<'_, Result<Finished, StoreError>> {
         Box::pin(async {
             self.0.travel().await?;
@@ -327,10 +369,7 @@ impl Session for Cuttable<dyn Session> {
         })
     }
 
-    fn abandon(
-        &mut self,
-        flight: tower_singleflight::FlightRef,
-    ) -> BoxFuture<'_, Result<Abandoned, StoreError>> {
+    fn abandon(&mut self, flight: FlightRef) -> BoxFuture<'_, Result<Abandoned, StoreError>> {
         Box::pin(async move {
             self.0.travel().await?;
             self.1.abandon(flight).await

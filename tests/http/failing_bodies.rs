@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use http::Response;
 use http_body_util::BodyExt;
 use tower::{Layer, Service, ServiceExt};
-use tower_singleflight::{FailureKind, ResponseBody};
+use tower_singleflight::{Config, Delivery, FailureKind, ResponseBody};
 
 use crate::{
     net,
@@ -58,6 +58,33 @@ fn inner(runs: &Runs, broken_runs: usize, steps: Vec<Step>, length: Option<u64>)
     })
 }
 
+fn buffered() -> Config {
+    Config::builder().delivery(Delivery::Buffered).build().unwrap()
+}
+
+fn streamed() -> Config {
+    Config::builder().delivery(Delivery::Streaming).build().unwrap()
+}
+
+/// Another run's answer would not be the same.
+#[tokio::test(start_paused = true)]
+async fn who_has_begun_sees_the_break_everywhere() {
+    for (name, mut steps, length) in broken() {
+        // The others come to begin with it.
+        steps.insert(0, Step::Wait(ms(50)));
+        let runs = Runs::default();
+        let [here, there] = nodes()
+            .map(|node| node.config(streamed()).layer(inner(&runs, 1, steps.clone(), length)));
+        for response in call(&[&here, &there], 4).await {
+            assert_eq!(response.status().as_u16(), 200, "{name}");
+            let (bytes, error) = drain(response.into_body()).await;
+            assert!(b"hello ".starts_with(&bytes[..]), "{name}: {bytes:?}");
+            assert!(error.expect(name).contains("broke off"), "{name}");
+        }
+        assert_eq!(runs.total(), 1, "{name}");
+    }
+}
+
 async fn call<S>(services: &[&S], each: usize) -> VecDeque<Response<ResponseBody<Script>>>
 where
     S: Service<Req, Response = Response<ResponseBody<Script>>, Future: Send>,
@@ -72,7 +99,8 @@ where
 async fn the_owner_sees_the_break_and_followers_a_new_run() {
     for (name, steps, length) in broken() {
         let runs = Runs::default();
-        let [here, there] = nodes().map(|n| n.layer(inner(&runs, 1, steps.clone(), length)));
+        let [here, there] = nodes()
+            .map(|node| node.config(buffered()).layer(inner(&runs, 1, steps.clone(), length)));
         let responses = call(&[&here, &there], 4).await;
         let (mut whole, mut cut) = (0, 0);
         for response in responses {
@@ -97,7 +125,7 @@ async fn the_owner_sees_the_break_and_followers_a_new_run() {
 async fn two_broken_runs_are_a_failure() {
     for (name, steps, length) in broken() {
         let runs = Runs::default();
-        let service = layer().layer(inner(&runs, usize::MAX, steps, length));
+        let service = layer().config(buffered()).layer(inner(&runs, usize::MAX, steps, length));
         let (mut cut, mut failed) = (0, 0);
         for response in call(&[&service], 5).await {
             if response.status().as_u16() == 503 {

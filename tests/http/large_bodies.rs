@@ -1,9 +1,10 @@
-//! Bodies that are larger than what is kept to be shared.
+//! Bodies that are larger than what is kept to be shared, and are not handed out as
+//! they come.
 
 use bytes::Bytes;
 use tokio::time::Instant;
 use tower::Layer;
-use tower_singleflight::Config;
+use tower_singleflight::{Config, Delivery};
 
 use crate::{
     script::{Hint, Script, Step},
@@ -13,7 +14,7 @@ use crate::{
 const MOST: usize = 64 * 1024;
 
 fn config() -> Config {
-    Config::builder().max_share_bytes(MOST).build().unwrap()
+    Config::builder().max_share_bytes(MOST).delivery(Delivery::Buffered).build().unwrap()
 }
 
 /// Bytes that tell where they are.

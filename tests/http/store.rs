@@ -1,9 +1,12 @@
 //! A store that counts what it is asked, or that is away: bypasses (M2, M3, M8) ask
 //! it nothing, and without it a process still shares (B5).
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -13,8 +16,8 @@ use tower::{Layer, ServiceExt};
 use tower_singleflight::{
     Config, FailureKind, FlightRef, KeyDigest, MemoryStore, Store, StoreDown,
     store::{
-        Abandoned, BoxFuture, Finish, Finished, Heartbeat, Join, Joined, Pushed, Session,
-        StoreError, StoreErrorKind, StoreState,
+        Abandoned, Append, Appended, BeatReply, BoxFuture, Finish, Finished, Heartbeat, Join,
+        Joined, Pieces, Pushed, Session, StoreError, StoreErrorKind, StoreState,
     },
 };
 
@@ -69,6 +72,24 @@ impl Session for Away {
     fn fetch(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, StoreError>> {
         away()
     }
+
+    fn append(&mut self, _: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
+        away()
+    }
+
+    fn read(&mut self, _: FlightRef, _: u64) -> BoxFuture<'_, Result<Pieces, StoreError>> {
+        away()
+    }
+
+    fn listen(
+        &mut self,
+        _: FlightRef,
+        _: Duration,
+    ) -> BoxFuture<'_, Result<BeatReply, StoreError>> {
+        away()
+    }
+
+    fn deafen(&mut self) {}
 
     fn finish(&mut self, _: Finish) -> BoxFuture<'_, Result<Finished, StoreError>> {
         away()

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::kept::{Answer, Kept};
 use crate::{
     id::{FlightId, FlightRef, WaiterId},
     store::{EndStatus, Join, Joined, Loss, Pushed},
@@ -12,12 +12,6 @@ use crate::{
 
 /// Failed runs in a row after which followers get the outcome, not an election.
 const FAILURES: u32 = 2;
-
-pub(super) struct Stored {
-    pub(super) flight: FlightRef,
-    pub(super) record: Bytes,
-    pub(super) expires: Instant,
-}
 
 pub(super) struct Meta {
     pub(super) owner: FlightRef,
@@ -53,7 +47,7 @@ impl Meta {
     /// Steps 0 to 5 of `join`: every answer but a grant.
     pub(super) fn answer(
         &mut self,
-        result: Option<&Stored>,
+        kept: &Kept,
         ask: &Join,
         mark: Option<Duration>,
         now: Instant,
@@ -65,16 +59,21 @@ impl Meta {
             return None;
         }
         let Some(end) = &self.end else {
-            return self.answer_running(result, ask, mark, now);
+            return self.answer_running(kept, ask, mark, now);
         };
         let mine = self.owner.id == ask.flight;
         let fresh = ask.known == 0 && !mine;
+        // Whoever begins now begins at the start.
+        let reusable = end.reusable && !kept.is_trimmed(self.owner);
         match end.status {
             EndStatus::Done
-                if !fresh || end.reusable && now.saturating_duration_since(end.at) < ask.reuse =>
+                if !fresh || reusable && now.saturating_duration_since(end.at) < ask.reuse =>
             {
-                let record = record_of(result, self.owner);
-                Some(Joined::Done { flight: self.owner, record, reused: fresh })
+                let (record, streamed) = match kept.answer_of(self.owner) {
+                    Some(answer) => (answer.record, answer.streamed),
+                    None => (None, false),
+                };
+                Some(Joined::Done { flight: self.owner, streamed, record, reused: fresh })
             }
             EndStatus::Private => Some(Joined::Private { left: self.expires - now }),
             // Whoever waited for it runs alone, like the others who did.
@@ -95,7 +94,7 @@ impl Meta {
 
     pub(super) fn answer_running(
         &mut self,
-        result: Option<&Stored>,
+        kept: &Kept,
         ask: &Join,
         mark: Option<Duration>,
         now: Instant,
@@ -110,15 +109,20 @@ impl Meta {
         if let Some((flight, EndStatus::Done)) = self.prev
             && ask.known > 0
             && flight.token >= ask.known
-            && let Some(record) = record_of(result, flight)
+            && let Some(Answer { record, streamed }) = kept.answer_of(flight)
         {
-            return Some(Joined::Done { flight, record: Some(record), reused: false });
+            return Some(Joined::Done { flight, streamed, record, reused: false });
+        }
+        if stands && ask.known == 0 && kept.is_trimmed(self.owner) {
+            // Its start is gone: who has none of it yet runs alone.
+            return Some(Joined::Private { left: Duration::ZERO });
         }
         if stands {
             let left = self.lease_end - now;
             let until = after(now, mark.unwrap_or(left.saturating_add(ask.lease)));
             let rank = self.mark(ask.waiter, until, now);
-            return Some(Joined::Follow { flight: self.owner, left, rank });
+            let pieces = kept.next(self.owner);
+            return Some(Joined::Follow { flight: self.owner, left, rank, pieces });
         }
         self.prev_of(ask.flight).map(|status| Joined::Ended { status })
     }
@@ -189,10 +193,6 @@ impl Meta {
             _ => Loss::Superseded { by: self.owner.token },
         }
     }
-}
-
-pub(super) fn record_of(result: Option<&Stored>, flight: FlightRef) -> Option<Bytes> {
-    result.filter(|stored| stored.flight == flight).map(|stored| stored.record.clone())
 }
 
 pub(super) fn count(number: usize) -> u32 {

@@ -8,6 +8,7 @@ use self::{
 };
 use super::{Heartbeat, Session, Store, StoreErrorKind, StoreState};
 
+mod kept;
 mod listener;
 mod meta;
 mod record;

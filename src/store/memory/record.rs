@@ -8,10 +8,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::meta::{End, Meta, Stored, after, count};
+use super::{
+    kept::Kept,
+    meta::{End, Meta, after, count},
+};
 use crate::{
     id::{FlightId, FlightRef, WaiterId},
-    store::{Abandoned, BeatReply, EndStatus, Finish, Finished, Join, Joined, Loss, Pushed},
+    store::{
+        Abandoned, Append, Appended, BeatReply, EndStatus, Finish, Finished, Join, Joined, Loss,
+        Pieces, Pushed,
+    },
 };
 
 /// Owners lost in a row after which nobody runs for a while.
@@ -23,8 +29,7 @@ const QUARANTINE: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub(super) struct Record {
     meta: Option<Meta>,
-    /// Of the last flight that ended well; outlives `meta` of later flights.
-    result: Option<Stored>,
+    kept: Kept,
 }
 
 impl Record {
@@ -39,9 +44,8 @@ impl Record {
         next: impl FnOnce(u64) -> u64,
     ) -> Joined {
         self.purge(now);
-        let result = self.result.as_ref();
-        if let Some(answer) =
-            self.meta.as_mut().and_then(|meta| meta.answer(result, ask, mark, now))
+        let kept = &self.kept;
+        if let Some(answer) = self.meta.as_mut().and_then(|meta| meta.answer(kept, ask, mark, now))
         {
             return answer;
         }
@@ -79,6 +83,7 @@ impl Record {
             waiters = old.waiters;
             waiters.retain(|waiter| waiter.id != ask.waiter && now < waiter.until);
         }
+        self.kept.begin(prev.map(|(flight, _)| flight));
         let token = next(floor);
         self.meta = Some(Meta {
             owner: FlightRef { token, id: ask.flight },
@@ -102,6 +107,7 @@ impl Record {
         let Some(meta) = &mut self.meta else { return BeatReply::Lost(Loss::Missing) };
         if meta.is_own(flight, now) {
             meta.renew(lease, now);
+            self.kept.renew(flight, lease, now);
             meta.waiters.retain(|waiter| now < waiter.until);
             BeatReply::Renewed { waiters: count(meta.waiters.len()) }
         } else if meta.is_ended(flight) {
@@ -114,14 +120,19 @@ impl Record {
     pub(super) fn finish(&mut self, finish: Finish, now: Instant) -> (Finished, Option<Pushed>) {
         self.purge(now);
         let Some(meta) = &mut self.meta else { return (Finished::Lost(Loss::Missing), None) };
-        let Finish { flight, status, record, reusable, keep, report } = finish;
+        let Finish { flight, status, record, seal, reusable, keep, report } = finish;
         if !meta.is_own(flight, now) {
             let ended = meta.is_ended(flight);
             let answer = if ended { Finished::Accepted } else { Finished::Lost(meta.loss(flight)) };
             return (answer, None);
         }
         let record = record.filter(|_| status == EndStatus::Done);
+        let next = self.kept.next(flight);
+        if seal.as_ref().is_some_and(|seal| seal.pieces != next) {
+            return (Finished::Gap { next }, None);
+        }
         match (status, &record) {
+            (EndStatus::Done, None) if seal.is_some() => {}
             (EndStatus::Done, None) | (EndStatus::Abandoned, _) if meta.live(now) > 0 => {
                 return (Finished::Wanted, None);
             }
@@ -134,10 +145,8 @@ impl Record {
         meta.end = Some(End { status, at: now, reusable, report });
         meta.expires = after(now, keep);
         meta.waiters = Vec::new();
-        if let Some(record) = record.clone() {
-            self.result = Some(Stored { flight, record, expires: after(now, keep) });
-        }
-        (Finished::Accepted, Some(Pushed::Ended { flight, status, record }))
+        self.kept.end(flight, status, record.clone(), seal.clone(), meta.expires);
+        (Finished::Accepted, Some(Pushed::Ended { flight, status, record, seal }))
     }
 
     pub(super) fn abandon(
@@ -174,7 +183,7 @@ impl Record {
                 (Some(end), EndStatus::TimedOut) => {
                     end.status = status;
                     meta.failures += 1;
-                    Pushed::Ended { flight: meta.owner, status, record: None }
+                    Pushed::Ended { flight: meta.owner, status, record: None, seal: None }
                 }
                 _ => pushed,
             }
@@ -204,20 +213,44 @@ impl Record {
         }
     }
 
+    /// How many wait.
+    pub(super) fn live(&self, now: Instant) -> u32 {
+        self.meta.as_ref().map_or(0, |meta| meta.live(now))
+    }
+
     pub(super) fn fetch(&mut self, now: Instant) -> Option<Bytes> {
         self.purge(now);
-        self.result.as_ref().map(|stored| stored.record.clone())
+        self.kept.record()
+    }
+
+    pub(super) fn append(&mut self, append: Append, now: Instant) -> (Appended, Option<Pushed>) {
+        self.purge(now);
+        let Some(meta) = &self.meta else { return (Appended::Lost(Loss::Missing), None) };
+        let flight = append.flight;
+        if meta.is_own(flight, now) {
+            return match self.kept.append(append, now) {
+                Ok(pushed) => (Appended::Accepted { next: self.kept.next(flight) }, pushed),
+                Err(next) => (Appended::Gap { next }, None),
+            };
+        }
+        let over = meta.is_ended(flight);
+        (if over { Appended::Over } else { Appended::Lost(meta.loss(flight)) }, None)
+    }
+
+    pub(super) fn read(&mut self, flight: FlightRef, from: u64, now: Instant) -> Pieces {
+        self.purge(now);
+        self.kept.read(flight, from)
     }
 
     /// Drops what has outlived its time.
     pub(super) fn purge(&mut self, now: Instant) {
         self.meta.take_if(|meta| meta.expires <= now);
-        self.result.take_if(|stored| stored.expires <= now);
+        self.kept.purge(now);
     }
 
     /// When the last of it has outlived its time; `None` where nothing is there.
     pub(super) fn expires(&self) -> Option<Instant> {
         let meta = self.meta.as_ref().map(|meta| meta.expires);
-        meta.max(self.result.as_ref().map(|stored| stored.expires))
+        meta.max(self.kept.expires())
     }
 }

@@ -12,8 +12,8 @@ use super::{
 use crate::{
     id::{FlightRef, KeyDigest},
     store::{
-        Abandoned, Beat, BeatReply, BoxFuture, Finish, Finished, Heartbeat, Join, Joined, Loss,
-        Pushed, Session, StoreError,
+        Abandoned, Append, Appended, Beat, BeatReply, BoxFuture, Finish, Finished, Heartbeat, Join,
+        Joined, Loss, Pieces, Pushed, Session, StoreError,
     },
 };
 
@@ -21,7 +21,7 @@ use crate::{
 pub(super) struct MemorySession {
     shards: Arc<Shards>,
     key: KeyDigest,
-    /// From the first `Follow` on.
+    /// From the first `Follow`, or from `listen` on.
     listener: Option<Arc<Listener>>,
 }
 
@@ -51,6 +51,30 @@ impl Session for MemorySession {
         Box::pin(async { Ok(self.shards.fetch(&self.key)) })
     }
 
+    fn append(&mut self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
+        Box::pin(async move { Ok(self.shards.append(&self.key, append)) })
+    }
+
+    fn read(&mut self, flight: FlightRef, from: u64) -> BoxFuture<'_, Result<Pieces, StoreError>> {
+        Box::pin(async move { Ok(self.shards.read(&self.key, flight, from)) })
+    }
+
+    fn listen(
+        &mut self,
+        flight: FlightRef,
+        lease: Duration,
+    ) -> BoxFuture<'_, Result<BeatReply, StoreError>> {
+        Box::pin(
+            async move { Ok(self.shards.listen(&self.key, flight, lease, &mut self.listener)) },
+        )
+    }
+
+    fn deafen(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            self.shards.lock(&self.key).unsubscribe(&self.key, &listener);
+        }
+    }
+
     fn finish(&mut self, finish: Finish) -> BoxFuture<'_, Result<Finished, StoreError>> {
         Box::pin(async move { Ok(self.shards.finish(&self.key, finish)) })
     }
@@ -67,9 +91,7 @@ impl Session for MemorySession {
 
 impl Drop for MemorySession {
     fn drop(&mut self) {
-        if let Some(listener) = &self.listener {
-            self.shards.lock(&self.key).unsubscribe(&self.key, listener);
-        }
+        self.deafen();
     }
 }
 
@@ -104,8 +126,14 @@ impl Shards {
     ) -> Joined {
         let now = Instant::now();
         let step = |entry: &mut Entry| {
+            let unwatched = entry.record.live(now) == 0;
             let joined = entry.record.join(ask, mark, now, |floor| self.next_token(floor));
-            entry.follow(&joined, listener);
+            if let Joined::Follow { flight, .. } = joined {
+                entry.publish(unwatched.then_some(Pushed::Watched { flight }));
+                if let Some(place) = listener {
+                    entry.subscribe(place);
+                }
+            }
             joined
         };
         let mut shard = self.lock(key);
@@ -124,6 +152,39 @@ impl Shards {
     fn fetch(&self, key: &KeyDigest) -> Option<Bytes> {
         let now = Instant::now();
         self.lock(key).existing(key, now, |entry| entry.record.fetch(now)).flatten()
+    }
+
+    fn append(&self, key: &KeyDigest, append: Append) -> Appended {
+        let now = Instant::now();
+        self.lock(key)
+            .existing(key, now, |entry| {
+                let (answer, pushed) = entry.record.append(append, now);
+                entry.publish(pushed);
+                answer
+            })
+            .unwrap_or(Appended::Lost(Loss::Missing))
+    }
+
+    fn read(&self, key: &KeyDigest, flight: FlightRef, from: u64) -> Pieces {
+        let now = Instant::now();
+        let read = |entry: &mut Entry| entry.record.read(flight, from, now);
+        self.lock(key).existing(key, now, read).unwrap_or_default()
+    }
+
+    fn listen(
+        &self,
+        key: &KeyDigest,
+        flight: FlightRef,
+        lease: Duration,
+        place: &mut Option<Arc<Listener>>,
+    ) -> BeatReply {
+        let now = Instant::now();
+        self.lock(key)
+            .existing(key, now, |entry| {
+                entry.subscribe(place);
+                entry.record.renew(flight, lease, now)
+            })
+            .unwrap_or(BeatReply::Lost(Loss::Missing))
     }
 
     fn finish(&self, key: &KeyDigest, finish: Finish) -> Finished {

@@ -14,10 +14,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{listener::Listener, record::Record};
-use crate::{
-    id::KeyDigest,
-    store::{Joined, Pushed},
-};
+use crate::{id::KeyDigest, store::Pushed};
 
 const SHARDS: usize = 64;
 /// Due records that one use of a shard clears. It adds one at most.
@@ -203,12 +200,10 @@ impl Shard {
 }
 
 impl Entry {
-    /// Subscribes a session in the step that told it to follow, so that no push
-    /// falls between the two.
-    pub(super) fn follow(&mut self, joined: &Joined, place: Option<&mut Option<Arc<Listener>>>) {
-        if let Some(place @ None) = place
-            && matches!(joined, Joined::Follow { .. })
-        {
+    /// Subscribes a session in the step that told it to, so that no push falls
+    /// between the two.
+    pub(super) fn subscribe(&mut self, place: &mut Option<Arc<Listener>>) {
+        if place.is_none() {
             self.listeners.push(Arc::clone(place.insert(Arc::default())));
         }
     }

@@ -52,8 +52,9 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How long one operation may take, with all waiting; a record of more than 4 KiB
-    /// may take eight times as long. Defaults to 250 ms.
+    /// How long one operation may take, with all waiting. What moves more may take
+    /// eight times as long: a record of more than 4 KiB, pieces of a stream of more than
+    /// 16 KiB in all, and whatever is read of one. Defaults to 250 ms.
     pub fn operation_limit(mut self, limit: Duration) -> Self {
         self.operation_limit = limit;
         self
@@ -66,8 +67,8 @@ impl RedisStoreBuilder {
     }
 
     /// How many connections scripts share, where the pool is the store's own.
-    /// Defaults to 4. Three more exist beside them: for pushes, for large records
-    /// and for the keeper.
+    /// Defaults to 4. Three more exist beside them: for pushes, for large records and
+    /// streams, and for the keeper.
     pub fn pool_size(mut self, size: u32) -> Self {
         self.pool_size = size;
         self

@@ -7,12 +7,12 @@
 //! | `{prefix}:meta:{K}` | the record: owner, lease, outcome |
 //! | `{prefix}:waiters:{K}` | who waits, and until when |
 //! | `{prefix}:result:{K}` | the last answer |
-//! | `{prefix}:stream:{K}` | how each flight ended |
+//! | `{prefix}:stream:{K}` | the pieces of streamed answers, and how each flight ended |
 //! | `{prefix}:owner-seq` | the greatest token given out |
 //!
 //! `K` is the key's digest in braces. All but the last expire. Connections are
-//! constant in number: a few for scripts, one for large records, one for pushes,
-//! one for each heartbeat.
+//! constant in number: a few for scripts, one for large records and for what is read
+//! of streams, one for pushes, one for each heartbeat.
 
 mod breaker;
 mod builder;
@@ -25,6 +25,7 @@ mod heartbeat;
 mod hub;
 mod keys;
 mod line;
+mod pieces;
 mod pool;
 mod push;
 mod queue;

@@ -5,19 +5,54 @@ use bytes::Bytes;
 
 use crate::{
     id::{FlightId, FlightRef},
-    store::{EndStatus, Pushed},
+    store::{EndStatus, Pushed, Seal},
 };
 
 // format, kind, status, flight id in hex, token in 20 decimal digits
-const HEADER: usize = 3 + 32 + 20;
+const HEADER: usize = 3 + 32 + NUMBER;
+const NUMBER: usize = 20;
 
 /// Reads a push.
 pub(super) fn parse(payload: Vec<u8>) -> Option<Pushed> {
-    let head = payload.get(..HEADER)?;
+    let payload = Bytes::from(payload);
+    let (head, rest) = (payload.get(..HEADER)?, payload.slice(HEADER.min(payload.len())..));
     if head[0] != b'1' {
         return None;
     }
-    let status = match head[2] {
+    let flight = FlightRef { token: number(&head[35..])?, id: flight_id(&head[3..35])? };
+    let running = head[2] == b'r';
+    match head[1] {
+        b'W' if running => rest.is_empty().then_some(Pushed::Watched { flight }),
+        // One piece, and pieces that are to be read.
+        b'P' if running => {
+            let (index, piece) = numbered(&rest)?;
+            Some(Pushed::Piece { flight, index, piece: Some(piece) })
+        }
+        b'N' if running => {
+            let (index, rest) = numbered(&rest)?;
+            rest.is_empty().then_some(Pushed::Piece { flight, index, piece: None })
+        }
+        kind => ended(kind, flight, status(head[2])?, rest),
+    }
+}
+
+fn ended(kind: u8, flight: FlightRef, status: EndStatus, rest: Bytes) -> Option<Pushed> {
+    let (mut record, mut seal) = (None, None);
+    match kind {
+        b'B' if status == EndStatus::Done => record = Some(rest),
+        b'E' if rest.is_empty() => {}
+        b'S' => {
+            let (pieces, proof) = numbered(&rest)?;
+            seal = Some(Seal { pieces, proof });
+        }
+        b'R' if rest.is_empty() => return Some(Pushed::Released { flight }),
+        _ => return None,
+    }
+    Some(Pushed::Ended { flight, status, record, seal })
+}
+
+fn status(letter: u8) -> Option<EndStatus> {
+    Some(match letter {
         b'd' => EndStatus::Done,
         b'f' => EndStatus::Failed,
         b't' => EndStatus::TimedOut,
@@ -25,24 +60,21 @@ pub(super) fn parse(payload: Vec<u8>) -> Option<Pushed> {
         b'l' => EndStatus::TooLarge,
         b'a' => EndStatus::Abandoned,
         _ => return None,
-    };
-    let id = flight_id(&head[3..35])?;
-    let token = &head[35..];
-    if !token.iter().all(u8::is_ascii_digit) {
+    })
+}
+
+/// A number, and what comes after it.
+fn numbered(bytes: &Bytes) -> Option<(u64, Bytes)> {
+    let digits = bytes.get(..NUMBER)?;
+    Some((number(digits)?, bytes.slice(NUMBER..)))
+}
+
+/// Reads decimal digits, and nothing else.
+pub(super) fn number(digits: &[u8]) -> Option<u64> {
+    if !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let token = std::str::from_utf8(token).ok()?.parse().ok()?;
-    let flight = FlightRef { token, id };
-    let bare = payload.len() == HEADER;
-    match head[1] {
-        b'B' if status == EndStatus::Done => {
-            let record = Some(Bytes::from(payload).split_off(HEADER));
-            Some(Pushed::Ended { flight, status, record })
-        }
-        b'E' if bare => Some(Pushed::Ended { flight, status, record: None }),
-        b'R' if bare => Some(Pushed::Released { flight }),
-        _ => None,
-    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// Reads 32 lowercase hexadecimal digits.
@@ -69,16 +101,40 @@ mod tests {
         let token = "00001795968540019938";
         let flight = FlightRef { token: 1_795_968_540_019_938, id: FlightId::from_u128(0xabc) };
         match parse(payload("1Bd", token, b"\0body")) {
-            Some(Pushed::Ended { flight: f, status: EndStatus::Done, record: Some(body) }) => {
+            Some(Pushed::Ended {
+                flight: f,
+                status: EndStatus::Done,
+                record: Some(body),
+                seal: None,
+            }) => {
                 assert_eq!((f, &body[..]), (flight, &b"\0body"[..]));
             }
             other => panic!("{other:?}"),
         }
+        let count = "00000000000000000007";
+        match parse(payload("1Sd", token, format!("{count}proof").as_bytes())) {
+            Some(Pushed::Ended { status: EndStatus::Done, record: None, seal, .. }) => {
+                assert_eq!(seal, Some(Seal { pieces: 7, proof: Bytes::from_static(b"proof") }));
+            }
+            other => panic!("{other:?}"),
+        }
+        for (head, body, expected) in
+            [("1Pr", "abc", Some("abc")), ("1Pr", "", Some("")), ("1Nr", "", None)]
+        {
+            match parse(payload(head, token, format!("{count}{body}").as_bytes())) {
+                Some(Pushed::Piece { flight: f, index: 7, piece }) => {
+                    assert_eq!((f, piece.as_deref()), (flight, expected.map(str::as_bytes)));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(matches!(parse(payload("1Wr", token, b"")),
+            Some(Pushed::Watched { flight: f }) if f == flight));
         assert!(matches!(parse(payload("1Ra", token, b"")),
             Some(Pushed::Released { flight: f }) if f == flight));
         assert!(matches!(
             parse(payload("1Ef", token, b"")),
-            Some(Pushed::Ended { status: EndStatus::Failed, record: None, .. })
+            Some(Pushed::Ended { status: EndStatus::Failed, record: None, seal: None, .. })
         ));
     }
 
@@ -92,14 +148,32 @@ mod tests {
             ("1Bf", token, b"x"),
             ("1Ef", token, b"x"),
             ("1Ra", token, b"x"),
+            ("1Er", token, b""),
+            ("1Wd", token, b""),
+            ("1Wr", token, b"x"),
+            ("1Pd", token, b"00000000000000000007x"),
+            ("1Pr", token, b"0000000000000000000"),
+            ("1Pr", token, b"-0000000000000000007x"),
+            ("1Nr", token, b"00000000000000000007x"),
+            ("1Nr", token, b""),
+            ("1Sr", token, b"00000000000000000007"),
+            ("1Sd", token, b"99999999999999999999x"),
+            ("1Sd", token, b"7"),
             ("1Bd", "+0001795968540019938", b""),
             ("1Bd", "99999999999999999999", b""),
         ] {
             assert!(parse(payload(head, token, body)).is_none(), "{head} {token}");
         }
-        let whole = payload("1Ef", token, b"");
-        for length in 0..whole.len() {
-            assert!(parse(whole[..length].to_vec()).is_none());
+        for whole in [
+            payload("1Ef", token, b""),
+            payload("1Wr", token, b""),
+            payload("1Nr", token, &[b'1'; 20]),
+            payload("1Sd", token, &[b'1'; 20]),
+        ] {
+            assert!(parse(whole.clone()).is_some());
+            for length in 0..whole.len() {
+                assert!(parse(whole[..length].to_vec()).is_none());
+            }
         }
         for byte in 0..=255 {
             let _ = parse(vec![byte; 80]);

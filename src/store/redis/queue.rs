@@ -2,32 +2,42 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use bytes::Bytes;
 use tokio::sync::Notify;
 
 use crate::store::Pushed;
 
-const LIMIT: usize = 32;
+/// So many wait, and so many bytes with them; what comes on top costs a look.
+const LIMIT: usize = 128;
+const BYTES: usize = 1 << 20;
 
 /// A bounded queue with one reader.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    waiting: Mutex<VecDeque<Pushed>>,
+    waiting: Mutex<Waiting>,
     arrived: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    pushes: VecDeque<Pushed>,
+    bytes: usize,
 }
 
 impl Queue {
     /// Adds a push; where there is no room, all become one word to look.
     pub(super) fn push(&self, pushed: Pushed) {
         {
-            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            if waiting.len() < LIMIT {
-                waiting.push_back(pushed);
+            let mut waiting = self.lock();
+            let bytes = waiting.bytes.saturating_add(weight(&pushed));
+            if waiting.pushes.len() < LIMIT && bytes <= BYTES {
+                waiting.bytes = bytes;
+                waiting.pushes.push_back(pushed);
             } else {
-                waiting.clear();
-                waiting.push_back(Pushed::Gap);
+                *waiting = Waiting { pushes: [Pushed::Gap].into(), bytes: 0 };
             }
         }
         self.arrived.notify_one();
@@ -36,12 +46,33 @@ impl Queue {
     /// The next push. Nothing is lost where the future is dropped.
     pub(super) async fn next(&self) -> Pushed {
         loop {
-            let next = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            if let Some(pushed) = next {
+            if let Some(pushed) = self.take() {
                 return pushed;
             }
             self.arrived.notified().await;
         }
+    }
+
+    fn take(&self) -> Option<Pushed> {
+        let mut waiting = self.lock();
+        let pushed = waiting.pushes.pop_front()?;
+        waiting.bytes = waiting.bytes.saturating_sub(weight(&pushed));
+        Some(pushed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn weight(pushed: &Pushed) -> usize {
+    match pushed {
+        Pushed::Piece { piece, .. } => piece.as_ref().map_or(0, Bytes::len),
+        Pushed::Ended { record, seal, .. } => {
+            let proof = seal.as_ref().map_or(0, |seal| seal.proof.len());
+            proof + record.as_ref().map_or(0, Bytes::len)
+        }
+        _ => 0,
     }
 }
 
@@ -59,5 +90,22 @@ mod tests {
         }
         assert!(matches!(queue.next().await, Pushed::Gap));
         assert!(tokio::time::timeout(std::time::Duration::ZERO, queue.next()).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn large_pieces_overflow_sooner() {
+        let queue = Queue::default();
+        let flight = FlightRef { token: 1, id: FlightId::from_u128(1) };
+        let push = |index| {
+            let piece = Some(Bytes::from_static(&[0; BYTES / 4]));
+            queue.push(Pushed::Piece { flight, index, piece });
+        };
+        (0..4).for_each(push);
+        // What was read makes room.
+        assert!(matches!(queue.next().await, Pushed::Piece { index: 0, .. }));
+        (4..6).for_each(push);
+        assert!(matches!(queue.next().await, Pushed::Gap));
+        push(6);
+        assert!(matches!(queue.next().await, Pushed::Piece { index: 6, .. }));
     }
 }

@@ -5,23 +5,29 @@ use std::time::Duration;
 use bb8_redis::redis::Value;
 use bytes::Bytes;
 
-use super::{error, push};
+use super::{error, push, step};
 use crate::{
     id::FlightRef,
-    store::{Abandoned, BeatReply, EndStatus, Finished, Joined, Loss, StoreError},
+    store::{
+        Abandoned, Appended, BeatReply, EndStatus, Finished, Joined, Loss, StoreError,
+        StoreErrorKind,
+    },
 };
 
 pub(super) fn joined(value: Value) -> Result<Joined, StoreError> {
     let mut reply = Reply::new(value)?;
     Ok(match reply.word()?.as_str() {
         "OWN" => Joined::Own { token: reply.number()? },
-        "FOLLOW" => {
-            Joined::Follow { flight: reply.flight()?, left: reply.left()?, rank: reply.small()? }
-        }
+        "FOLLOW" => Joined::Follow {
+            flight: reply.flight()?,
+            left: reply.left()?,
+            rank: reply.small()?,
+            pieces: reply.number()?,
+        },
         "DONE" => {
             let flight = reply.flight()?;
-            let reused = reply.number()? == 1;
-            Joined::Done { flight, record: reply.record()?, reused }
+            let (reused, streamed) = (reply.number()? == 1, reply.number()? == 1);
+            Joined::Done { flight, streamed, record: reply.record()?, reused }
         }
         "FAILED" => Joined::Failed {
             flight: reply.flight()?,
@@ -46,11 +52,26 @@ pub(super) fn renewed(value: Value) -> Result<BeatReply, StoreError> {
     })
 }
 
+pub(super) fn appended(value: Value) -> Result<Appended, StoreError> {
+    let mut reply = Reply::new(value)?;
+    Ok(match reply.word()?.as_str() {
+        "OK" => Appended::Accepted { next: reply.number()? },
+        "GAP" => Appended::Gap { next: reply.number()? },
+        "OVER" => Appended::Over,
+        "FULL" => {
+            let why = "the server has no memory left for the pieces";
+            return Err(StoreError::new(StoreErrorKind::OutOfMemory, why));
+        }
+        other => Appended::Lost(reply.loss(other)?),
+    })
+}
+
 pub(super) fn finished(value: Value) -> Result<Finished, StoreError> {
     let mut reply = Reply::new(value)?;
     Ok(match reply.word()?.as_str() {
         "OK" => Finished::Accepted,
         "WANTED" => Finished::Wanted,
+        "GAP" => Finished::Gap { next: reply.number()? },
         other => Finished::Lost(reply.loss(other)?),
     })
 }
@@ -127,16 +148,7 @@ impl Reply {
     }
 
     fn status(&mut self) -> Result<EndStatus, StoreError> {
-        Ok(match self.word()?.as_str() {
-            "done" => EndStatus::Done,
-            "failed" => EndStatus::Failed,
-            "timedout" => EndStatus::TimedOut,
-            "private" => EndStatus::Private,
-            "toolarge" => EndStatus::TooLarge,
-            "abandoned" => EndStatus::Abandoned,
-            "forgotten" => EndStatus::Forgotten,
-            _ => return Err(error::bad_reply()),
-        })
+        step::status(&self.bytes()?).ok_or_else(error::bad_reply)
     }
 
     fn loss(&mut self, word: &str) -> Result<Loss, StoreError> {

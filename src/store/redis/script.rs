@@ -23,6 +23,7 @@ macro_rules! script {
 
 script!(JOIN, "record.lua", "join.lua");
 script!(RENEW, "record.lua", "renew.lua");
+script!(APPEND, "record.lua", "append.lua");
 script!(FINISH, "record.lua", "finish.lua");
 script!(ABANDON, "record.lua", "abandon.lua");
 script!(RELEASE, "record.lua", "release.lua");
@@ -93,6 +94,9 @@ impl fmt::Debug for Call {
 mod tests {
     use super::*;
 
+    const ALL: [&Script; 8] =
+        [&JOIN, &RENEW, &APPEND, &FINISH, &ABANDON, &RELEASE, &LEAVE, &FORGET];
+
     /// What a call names as its key: the word after the command.
     fn keys_of_calls(text: &str) -> Vec<(&str, &str)> {
         let calls = text.split("redis.call('").chain(text.split("redis.pcall('")).skip(1);
@@ -109,7 +113,7 @@ mod tests {
     /// A server that routes by keys must be told them all.
     #[test]
     fn g8_every_key_comes_from_keys() {
-        for script in [&JOIN, &RENEW, &FINISH, &ABANDON, &RELEASE, &LEAVE, &FORGET] {
+        for script in ALL {
             let calls = keys_of_calls(script.text);
             assert!(!calls.is_empty());
             let named: Vec<&str> = script
@@ -132,7 +136,7 @@ mod tests {
 
     #[test]
     fn no_script_is_refused_where_memory_is_full() {
-        for script in [&JOIN, &RENEW, &FINISH, &ABANDON, &RELEASE, &LEAVE, &FORGET] {
+        for script in ALL {
             assert!(!script.text.contains("#!lua"));
         }
     }

@@ -33,8 +33,8 @@ impl Seat {
         self.queue.next().await
     }
 
-    /// Subscribes and joins in one write. None where there is no line.
-    pub(super) async fn join(&mut self, call: &Call) -> Option<Result<Value, StoreError>> {
+    /// Subscribes and runs a script in one write. None where there is no line.
+    pub(super) async fn send(&mut self, call: &Call) -> Option<Result<Value, StoreError>> {
         let mut pipe = Pipeline::with_capacity(2);
         let (line, sent) = {
             let table = self.hub.table();

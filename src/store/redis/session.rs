@@ -1,16 +1,16 @@
 //! One driver's dealings with one key.
 
-use std::{future, sync::Arc};
+use std::{future, sync::Arc, time::Duration};
 
 use bb8_redis::redis::{Cmd, Value};
 use bytes::Bytes;
 
-use super::{error, handle::Shared, pool::Request, reply, seat::Seat, step};
+use super::{error, handle::Shared, pieces, pool::Request, reply, script::Call, seat::Seat, step};
 use crate::{
     id::{FlightRef, KeyDigest},
     store::{
-        Abandoned, BoxFuture, Finish, Finished, Join, Joined, Pushed, Session, StoreError,
-        StoreErrorKind,
+        Abandoned, Append, Appended, BeatReply, BoxFuture, Finish, Finished, Join, Joined, Pieces,
+        Pushed, Session, StoreError, StoreErrorKind,
     },
 };
 
@@ -19,33 +19,29 @@ pub(super) struct RedisSession {
     shared: Arc<Shared>,
     key: KeyDigest,
     seat: Option<Seat>,
+    /// The flight whose owner hears who comes to wait.
+    owned: Option<FlightRef>,
 }
 
 impl RedisSession {
     pub(super) fn new(shared: Arc<Shared>, key: KeyDigest) -> Self {
-        Self { shared, key, seat: None }
+        Self { shared, key, seat: None, owned: None }
     }
 
-    async fn join_once(&mut self, join: &Join) -> Result<Joined, StoreError> {
+    /// Takes a seat and runs a script that may be sent again, in this order.
+    async fn seated(&mut self, call: &Call) -> Result<Value, StoreError> {
         let shared = &self.shared;
-        let call = step::join(&shared.names, self.key, join, None);
         shared.hub.keep();
         shared.hub.line_opened().await;
         let seat = self.seat.get_or_insert_with(|| shared.hub.seat(self.key));
-        let answer = match seat.join(&call).await {
+        match seat.send(call).await {
             // It broke while it was idle: no answer was processed, so ask again.
-            Some(Err(error)) if error.kind() == StoreErrorKind::Disconnected => None,
-            answer => answer,
-        };
-        let answer = match answer {
-            Some(answer) => answer?,
-            // The line subscribes the seat when it is up, and then says to look.
-            None => {
-                let request = Request::Script { before: None, call: &call };
-                shared.pool.send(request, true).await?
-            }
-        };
-        reply::joined(answer)
+            Some(Err(error)) if error.kind() == StoreErrorKind::Disconnected => {}
+            Some(answer) => return answer,
+            None => {}
+        }
+        // The line subscribes the seat when it is up, and then says to look.
+        shared.pool.send(Request::Script { before: None, call }, true).await
     }
 }
 
@@ -53,8 +49,10 @@ impl Session for RedisSession {
     fn join(&mut self, join: Join) -> BoxFuture<'_, Result<Joined, StoreError>> {
         Box::pin(async move {
             let shared = Arc::clone(&self.shared);
-            let joined = shared.run(self.join_once(&join)).await;
-            if !matches!(joined, Ok(Joined::Follow { .. } | Joined::Missing) | Err(_)) {
+            let call = step::join(&shared.names, self.key, &join, None);
+            let joined = shared.run(async { reply::joined(self.seated(&call).await?) }).await;
+            let waits = matches!(joined, Ok(Joined::Follow { .. } | Joined::Missing) | Err(_));
+            if !waits && self.owned.is_none() {
                 self.seat = None;
             }
             joined
@@ -63,9 +61,13 @@ impl Session for RedisSession {
 
     fn pushed(&mut self) -> BoxFuture<'_, Pushed> {
         Box::pin(async move {
-            match &self.seat {
-                Some(seat) => seat.next().await,
-                None => future::pending().await,
+            let Some(seat) = &self.seat else { return future::pending().await };
+            loop {
+                match seat.next().await {
+                    // It says nothing to those who wait, and one of them caused it.
+                    Pushed::Watched { flight } if self.owned != Some(flight) => {}
+                    pushed => return pushed,
+                }
             }
         })
     }
@@ -84,11 +86,56 @@ impl Session for RedisSession {
         })
     }
 
+    fn append(&mut self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
+        Box::pin(async move {
+            let shared = &self.shared;
+            let call = step::append(&shared.names, self.key, &append);
+            let bytes: usize = append.pieces.iter().map(Bytes::len).sum();
+            let request = Request::Script { before: None, call: &call };
+            let answer = if bytes > step::PUSH_MAX {
+                shared.transfer(shared.bodies.send(request, true)).await
+            } else {
+                shared.run(shared.pool.send(request, true)).await
+            };
+            let appended = reply::appended(answer?);
+            // A server that is full is there: the breaker does not hear of it.
+            appended.inspect_err(|error| shared.gate.count(error))
+        })
+    }
+
+    fn read(&mut self, flight: FlightRef, from: u64) -> BoxFuture<'_, Result<Pieces, StoreError>> {
+        Box::pin(async move {
+            let shared = &self.shared;
+            let range = pieces::range(shared.names.stream(self.key), flight, from);
+            let read = shared.bodies.send(Request::Command(&range), true);
+            shared.transfer(async { pieces::read(read.await?, flight, from) }).await
+        })
+    }
+
+    fn listen(
+        &mut self,
+        flight: FlightRef,
+        lease: Duration,
+    ) -> BoxFuture<'_, Result<BeatReply, StoreError>> {
+        Box::pin(async move {
+            let shared = Arc::clone(&self.shared);
+            self.owned = Some(flight);
+            let call = step::renew(&shared.names, self.key, flight, lease);
+            shared.run(async { reply::renewed(self.seated(&call).await?) }).await
+        })
+    }
+
+    fn deafen(&mut self) {
+        (self.seat, self.owned) = (None, None);
+    }
+
     fn finish(&mut self, finish: Finish) -> BoxFuture<'_, Result<Finished, StoreError>> {
         Box::pin(async move {
             let shared = &self.shared;
             let call = step::finish(&shared.names, self.key, &finish);
-            let large = finish.record.filter(|record| record.len() > step::INLINE_MAX);
+            let large = finish
+                .record
+                .filter(|record| record.len() > step::INLINE_MAX && finish.seal.is_none());
             let Some(record) = large else {
                 let request = Request::Script { before: None, call: &call };
                 return reply::finished(shared.run(shared.pool.send(request, true)).await?);

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use super::{
     keys::Names,
-    script::{ABANDON, Call, FINISH, FORGET, JOIN, LEAVE, RELEASE, RENEW},
+    script::{ABANDON, APPEND, Call, FINISH, FORGET, JOIN, LEAVE, RELEASE, RENEW},
 };
 use crate::{
     id::{FlightId, FlightRef, KeyDigest, WaiterId},
-    store::{EndStatus, Finish, Join},
+    store::{Append, EndStatus, Finish, Join},
 };
 
 /// Records up to this many bytes go through a script; larger ones are staged.
 pub(super) const INLINE_MAX: usize = 4096;
-/// Records up to this many bytes travel inside the push.
-const PUSH_MAX: usize = 16_384;
+/// Records and pieces up to this many bytes travel inside the push.
+pub(super) const PUSH_MAX: usize = 16_384;
 // Beyond, a Lua number is not exact; no honest token comes near.
 const TOKEN_MAX: u64 = 9_000_000_000_000_000;
 
@@ -34,6 +34,7 @@ pub(super) fn join(names: &Names, key: KeyDigest, join: &Join, mark: Option<Dura
         .arg(u8::from(join.look_only))
         .arg(mark.map_or(0, millis))
         .arg(INLINE_MAX)
+        .arg(names.channel(key))
 }
 
 pub(super) fn renew(names: &Names, key: KeyDigest, flight: FlightRef, lease: Duration) -> Call {
@@ -41,17 +42,37 @@ pub(super) fn renew(names: &Names, key: KeyDigest, flight: FlightRef, lease: Dur
         .call()
         .key(names.meta(key))
         .key(names.waiters(key))
+        .key(names.stream(key))
         .arg(flight.token)
         .arg(flight.id)
         .arg(millis(lease))
 }
 
+pub(super) fn append(names: &Names, key: KeyDigest, append: &Append) -> Call {
+    let inline = if append.inline { PUSH_MAX as i64 } else { -1 };
+    let call = APPEND
+        .call()
+        .key(names.meta(key))
+        .key(names.stream(key))
+        .arg(append.flight.token)
+        .arg(append.flight.id)
+        .arg(append.first.min(TOKEN_MAX))
+        .arg(append.kept_from.min(TOKEN_MAX))
+        .arg(millis(append.keep))
+        .arg(inline)
+        .arg(names.channel(key));
+    append.pieces.iter().fold(call, |call, piece| call.bytes(piece))
+}
+
 pub(super) fn finish(names: &Names, key: KeyDigest, finish: &Finish) -> Call {
-    let (form, body): (&str, &[u8]) = match &finish.record {
-        None => ("kept", b""),
-        Some(record) if record.len() <= INLINE_MAX => ("inline", record),
-        Some(_) => ("staged", b""),
+    let (form, body): (&str, &[u8]) = match (&finish.seal, &finish.record) {
+        (Some(_), _) => ("sealed", b""),
+        (None, None) => ("kept", b""),
+        (None, Some(record)) if record.len() <= INLINE_MAX => ("inline", record),
+        (None, Some(_)) => ("staged", b""),
     };
+    let (pieces, proof): (u64, &[u8]) =
+        finish.seal.as_ref().map_or((0, b""), |seal| (seal.pieces, &seal.proof));
     FINISH
         .call()
         .key(names.meta(key))
@@ -69,6 +90,8 @@ pub(super) fn finish(names: &Names, key: KeyDigest, finish: &Finish) -> Call {
         .arg(&finish.report)
         .arg(names.channel(key))
         .arg(PUSH_MAX)
+        .arg(pieces.min(TOKEN_MAX))
+        .bytes(proof)
 }
 
 pub(super) fn abandon(names: &Names, key: KeyDigest, flight: FlightRef) -> Call {
@@ -120,4 +143,18 @@ fn word(status: EndStatus) -> &'static str {
         EndStatus::Abandoned => "abandoned",
         EndStatus::Forgotten => "forgotten",
     }
+}
+
+/// The status that a word stands for.
+pub(super) fn status(word: &[u8]) -> Option<EndStatus> {
+    Some(match word {
+        b"done" => EndStatus::Done,
+        b"failed" => EndStatus::Failed,
+        b"timedout" => EndStatus::TimedOut,
+        b"private" => EndStatus::Private,
+        b"toolarge" => EndStatus::TooLarge,
+        b"abandoned" => EndStatus::Abandoned,
+        b"forgotten" => EndStatus::Forgotten,
+        _ => return None,
+    })
 }

@@ -1,9 +1,11 @@
 -- Ends a flight. Promises: one outcome per flight, only from the owner of a
--- standing lease; asked again it says the same; a refused one leaves nothing.
+-- standing lease; asked again it says the same; a refused one leaves nothing; a sealed
+-- stream is whole.
 local meta, waiters, result, stream, staged = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local token, flight, status, form = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local body, reusable, keep, report = ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
 local channel, push_max = ARGV[9], tonumber(ARGV[10])
+local sealed, count, proof = form == 'sealed', tonumber(ARGV[11]), ARGV[12]
 
 local record = read(meta)
 if not owned(record, token, flight) then
@@ -14,13 +16,39 @@ if not owned(record, token, flight) then
   return lost(record, token, flight)
 end
 
+local there = pieces(record, stream)
+if sealed and count ~= there then
+  return { 'GAP', int(there) }
+end
 if (status == 'done' and form == 'kept') or status == 'abandoned' then
   local waiting = live(waiters)
   if waiting > 0 then
     return { 'WANTED' }
   end
-  status = 'abandoned'
+  status, sealed = 'abandoned', false
 end
+
+-- The first write is one that is allowed where memory is full.
+redis.call('HDEL', meta, 'heartbeatAt')
+local function write_end()
+  local id = int(token) .. '-' .. int(there + 1)
+  if sealed then
+    return redis.pcall('XADD', stream, id, 'end', status, 'flight', flight,
+      'pieces', int(count), 'proof', proof)
+  end
+  return redis.pcall('XADD', stream, id, 'end', status, 'flight', flight)
+end
+local written = write_end()
+if type(written) == 'table' and is_ahead(written.err) then
+  -- Left over from lost data: nobody can tell what it is, or add to it.
+  redis.call('DEL', stream)
+  if sealed and there > 0 then
+    redis.call('HSET', meta, 'next', '0', 'trimmed', '0')
+    return { 'GAP', '0' }
+  end
+  write_end()
+end
+last(stream, keep)
 
 redis.call('PEXPIRE', meta, int(keep))
 local failures = record.failures
@@ -29,11 +57,13 @@ if status == 'failed' or status == 'timedout' then
 end
 redis.call('HSET', meta, 'status', status, 'leaseEnd', '0', 'endedAt', int(now),
   'markEnd', int(now + keep * 1000), 'reusable', reusable, 'failures', int(failures),
-  'report', report)
+  'report', report, 'sealed', sealed and '1' or '0')
 redis.call('DEL', waiters)
 
 local pushed, kind = nil, 'E'
-if status == 'done' then
+if sealed then
+  pushed = index(count) .. proof
+elseif status == 'done' then
   if form == 'inline' then
     redis.call('SET', result, body, 'PX', int(keep))
     pushed = body
@@ -51,18 +81,9 @@ else
   redis.call('DEL', staged)
 end
 if pushed then
-  kind = 'B'
+  kind = sealed and 'S' or 'B'
 elseif status == 'abandoned' then
   kind = 'R'
 end
-
-local held = redis.call('TYPE', stream).ok
-if held ~= 'stream' and held ~= 'none' then
-  redis.call('DEL', stream)
-end
--- A stream left over from lost data may be ahead of this token: no reason to fail.
-redis.pcall('XADD', stream, int(token) .. '-' .. int((tonumber(record.next) or 0) + 1),
-  'end', status, 'flight', flight)
-last(stream, keep)
 push(channel, kind, record, status, pushed)
 return { 'OK' }

@@ -6,16 +6,26 @@ local meta, waiters, result, stream, seq = KEYS[1], KEYS[2], KEYS[3], KEYS[4], K
 local flight, waiter, known = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local lease, reuse, retention = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local look, mark, inline = ARGV[7] == '1', tonumber(ARGV[8]), tonumber(ARGV[9])
+local channel = ARGV[10]
 local QUARANTINE, LOSSES, FAILURES = 5000, 3, 2
 
 local record = read(meta)
 
-local function done(token, id, reused)
+-- The answer of a flight that ended well; nothing where it is gone.
+local function done(token, id, sealed, reused)
   local body = false
-  if redis.call('STRLEN', result) <= inline then
+  if sealed == '1' then
+    local ends = is(stream, 'stream')
+      and redis.call('XREVRANGE', stream, int(token), int(token), 'COUNT', 1)[1]
+    if not ends or ends[2][1] ~= 'end' or ends[2][4] ~= id then
+      return nil
+    end
+  elseif not is(result, 'string') then
+    return nil
+  elseif redis.call('STRLEN', result) <= inline then
     body = redis.call('GET', result)
   end
-  return { 'DONE', int(token), id, reused and 1 or 0, body }
+  return { 'DONE', int(token), id, reused and 1 or 0, sealed == '1' and 1 or 0, body }
 end
 
 -- Whose marks live on, and how many of them joined before this one. The fraction
@@ -25,6 +35,7 @@ local function follow()
     redis.call('DEL', waiters)
   end
   redis.call('ZREMRANGEBYSCORE', waiters, '-inf', int(now_ms))
+  local unwatched = redis.call('ZCARD', waiters) == 0
   local left = math.ceil((record.leaseEnd - now) / 1000)
   local ms = mark > 0 and mark or left + lease
   local old, place = redis.call('ZSCORE', waiters, waiter), nil
@@ -42,7 +53,11 @@ local function follow()
   end
   redis.call('ZADD', waiters, string.format('%.10f', now_ms + ms + place), waiter)
   last(waiters, ms + lease)
-  return { 'FOLLOW', int(record.ownerToken), record.flight, int(left), rank }
+  if unwatched then
+    push(channel, 'W', record, 'running')
+  end
+  return { 'FOLLOW', int(record.ownerToken), record.flight, int(left), rank,
+    int(pieces(record, stream)) }
 end
 
 local function grant(losses)
@@ -53,12 +68,15 @@ local function grant(losses)
     token = math.max(token, last_token + 1)
   end
   local prev_token, prev_flight, prev_status, failures, joins = 0, '', '', 0, 0
+  local prev_sealed
   if record then
     token = math.max(token, record.ownerToken + 1, record.prevToken + 1)
     if record.status == 'running' or record.status == 'lost' then
       prev_token, prev_flight, prev_status = record.prevToken, record.prevFlight, record.prevStatus
+      prev_sealed = record.prevSealed
     else
       prev_token, prev_flight, prev_status = record.ownerToken, record.flight, record.status
+      prev_sealed = record.sealed
     end
     if known > 0 and record.status ~= 'done' then
       failures = record.failures
@@ -74,8 +92,9 @@ local function grant(losses)
   redis.call('HSET', meta, 'format', '1', 'ownerToken', int(token), 'flight', flight,
     'status', 'running', 'leaseEnd', int(now + lease * 1000), 'heartbeatAt', int(now),
     'prevToken', int(prev_token), 'prevFlight', prev_flight, 'prevStatus', prev_status,
-    'failures', int(failures), 'losses', int(losses), 'joins', int(joins), 'next', '0',
-    'endedAt', '0', 'markEnd', '0')
+    'prevSealed', prev_sealed or '0', 'failures', int(failures), 'losses', int(losses),
+    'joins', int(joins), 'next', '0', 'trimmed', '0', 'sealed', '0', 'endedAt', '0',
+    'markEnd', '0')
   redis.call('PEXPIRE', meta, int(2 * lease))
   if is(waiters, 'zset') then
     redis.call('ZREM', waiters, waiter)
@@ -84,7 +103,12 @@ local function grant(losses)
     redis.call('DEL', waiters)
   end
   if is(stream, 'stream') then
-    redis.call('XTRIM', stream, 'MINID', int(prev_token))
+    if #redis.call('XRANGE', stream, int(token), '+', 'COUNT', 1) > 0 then
+      -- Left over from lost data: it must not pass for this flight's.
+      redis.call('DEL', stream)
+    else
+      redis.call('XTRIM', stream, 'MINID', int(prev_token > 0 and prev_token or token))
+    end
   end
   return { 'OWN', int(token) }
 end
@@ -102,20 +126,27 @@ if record and record.ownerToken >= known then
     return { 'OWN', int(record.ownerToken) }
   end
   if status == 'running' then
-    if known > 0 and record.prevStatus == 'done' and record.prevToken >= known
-      and is(result, 'string') then
-      return done(record.prevToken, record.prevFlight, false)
+    local missed = known > 0 and record.prevStatus == 'done' and record.prevToken >= known
+      and done(record.prevToken, record.prevFlight, record.prevSealed, false)
+    if missed then
+      return missed
     end
     if now < record.leaseEnd then
+      if known == 0 and record.trimmed > 0 then
+        -- Its start is gone: who has none of it yet runs alone.
+        return { 'PRIVATE', 0 }
+      end
       return follow()
     end
-  elseif status == 'done' and is(result, 'string') then
+  elseif status == 'done' then
     -- A step back of the clock is no age.
     local age = math.max(now - record.endedAt, 0)
-    if known > 0 or mine then
-      return done(record.ownerToken, record.flight, false)
-    elseif record.reusable == '1' and age < reuse * 1000 then
-      return done(record.ownerToken, record.flight, true)
+    local fresh = known == 0 and not mine
+    local reused = record.reusable == '1' and record.trimmed == 0 and age < reuse * 1000
+    local found = (not fresh or reused)
+      and done(record.ownerToken, record.flight, record.sealed, fresh)
+    if found then
+      return found
     end
   elseif status == 'private' and now < record.markEnd then
     return { 'PRIVATE', int(math.ceil((record.markEnd - now) / 1000)) }

@@ -22,6 +22,7 @@ local LIMIT = 9000000000000000
 
 local NUMBERS = {
   'ownerToken', 'leaseEnd', 'prevToken', 'failures', 'losses', 'joins', 'endedAt', 'markEnd',
+  'next', 'trimmed',
 }
 
 local function read(key)
@@ -36,6 +37,8 @@ local function read(key)
     or not record.prevFlight or not record.prevStatus then
     return nil
   end
+  -- A record that was written before there were streams says nothing of them.
+  record.next, record.trimmed = record.next or '0', record.trimmed or '0'
   for _, name in ipairs(NUMBERS) do
     local text = record[name] or ''
     if #text > 16 or not string.find(text, '^%d+$') or tonumber(text) >= LIMIT then
@@ -91,12 +94,34 @@ local function last(key, ms)
   end
 end
 
+-- How many pieces the running flight's stream has had. What is no stream makes way
+-- for one, and where it is gone the pieces are gone with it.
+local function pieces(record, key)
+  local kind = redis.call('TYPE', key).ok
+  if kind == 'stream' then
+    return record.next
+  elseif kind ~= 'none' then
+    redis.call('DEL', key)
+  end
+  return 0
+end
+
+-- Whether a stream refused an entry since it has a later one.
+local function is_ahead(refusal)
+  return string.find(refusal, '^ERR The ') ~= nil
+end
+
+local function index(n)
+  return string.format('%020.0f', n)
+end
+
 local LETTERS = {
-  done = 'd', failed = 'f', timedout = 't', private = 'p', toolarge = 'l', abandoned = 'a', forgotten = 'a',
+  running = 'r', done = 'd', failed = 'f', timedout = 't', private = 'p', toolarge = 'l',
+  abandoned = 'a', forgotten = 'a',
 }
 
 -- A push is a hint: where the user may not publish, the step stands all the same.
 local function push(channel, kind, record, status, body)
   redis.pcall('PUBLISH', channel, '1' .. kind .. LETTERS[status] .. record.flight
-    .. string.format('%020.0f', record.ownerToken) .. (body or ''))
+    .. index(record.ownerToken) .. (body or ''))
 end

@@ -1,6 +1,7 @@
--- Keeps a lease. Promises: only the owner of a standing lease is renewed, and
--- whoever is not changes and creates nothing. Works where memory is full.
-local meta, waiters = KEYS[1], KEYS[2]
+-- Keeps a lease, and the stream of the flight. Promises: only the owner of a standing
+-- lease is renewed, and whoever is not changes and creates nothing. Works where memory
+-- is full.
+local meta, waiters, stream = KEYS[1], KEYS[2], KEYS[3]
 local token, flight, lease = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 local record = read(meta)
 if owned(record, token, flight) then
@@ -9,6 +10,9 @@ if owned(record, token, flight) then
   local waiting = live(waiters)
   if waiting > 0 then
     last(waiters, 2 * lease)
+  end
+  if record.next > 0 then
+    last(stream, 2 * lease)
   end
   return { 'OK', waiting }
 elseif ended_by(record, token, flight) then

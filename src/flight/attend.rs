@@ -1,0 +1,243 @@
+//! Watching over a run: its end, its lease, and whether anybody wants it.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{
+    Driver,
+    conclude::{Answer, Ending},
+    own::{Outcome, Run},
+    publish::Publication,
+};
+use crate::{
+    config::{Abandon, LeaseLoss},
+    flights::{Flight, Origin, RunEnd, Stage},
+    id::FlightRef,
+    lease::{Lease, LeaseEnd},
+    store::{Abandoned, EndStatus, Joined},
+};
+
+/// Waits until a run without a lease is to be dropped.
+async fn unwanted(flight: &Flight, abandon: Abandon) {
+    flight.vacated().await;
+    if abandon == Abandon::Finish {
+        std::future::pending::<()>().await;
+    }
+}
+
+impl Driver {
+    /// Watches over the run until it is over.
+    pub(super) async fn attend(&mut self, run: &mut Run) -> Outcome {
+        loop {
+            let Some(lease) = run.guard.lease().cloned() else {
+                return self.attend_without_lease(run).await;
+            };
+            self.see_to_keeper();
+            if let Some(mut lost) = lease.end() {
+                if lost == LeaseEnd::Missing {
+                    match self.reclaim(run).await {
+                        Ok(()) => continue,
+                        Err(instead) => lost = instead,
+                    }
+                }
+                if !self.goes_on_alone(lost, run).await {
+                    return Outcome::Lost(lost);
+                }
+                if lost == LeaseEnd::Forgotten {
+                    // Who comes from now on begins anew.
+                    self.flight.settle();
+                } else {
+                    self.core.counts.leases_lost();
+                }
+                run.publication = None;
+                run.guard.detach();
+                continue;
+            }
+            if lease.stands() {
+                self.hand_out(run, &lease);
+            }
+            let vacant = self.flight.is_vacant();
+            lease.set_attentive(vacant);
+            if vacant && lease.waiters() == 0 && self.core.config.abandon == Abandon::Abort {
+                // Inner is not polled while this is unanswered, nor does anybody begin
+                // with what it gave.
+                self.flight.hold_back(true);
+                match self.session.abandon(lease.flight()).await {
+                    Ok(Abandoned::Wanted { waiters }) => lease.set_waiters(waiters.max(1)),
+                    Ok(Abandoned::Over) => return Outcome::Unwanted { told: true },
+                    Ok(Abandoned::Lost(_)) => return Outcome::Lost(LeaseEnd::Superseded),
+                    Err(_) => return Outcome::Unwanted { told: false },
+                }
+                self.flight.hold_back(false);
+                continue;
+            }
+            let Run { guard, stage, publication, .. } = &mut *run;
+            tokio::select! {
+                biased;
+                () = self.flight.vacated(), if !vacant => {}
+                () = lease.changed() => {}
+                () = self.core.drain.drained() => return Outcome::Drained,
+                () = stage.stirred() => if stage.has_begun() {
+                    guard.begun();
+                },
+                () = Publication::outgrown(publication.as_mut()) => self.stop_sharing(run).await,
+                end = guard.run() => return self.ended(run, &lease, end).await,
+            }
+        }
+    }
+
+    /// Hands the answer out as it comes, once there is something to be handed out.
+    fn hand_out(&self, run: &mut Run, lease: &Arc<Lease>) {
+        let Some(opened) = run.stage.opened() else { return };
+        if run.publication.is_none() {
+            let session = self.core.store.session(self.flight.key());
+            let key = self.flight.key();
+            let publication =
+                Publication::new(key, session, Arc::clone(lease), opened, &self.core.config);
+            run.publication = Some(publication);
+        }
+        if !std::mem::replace(&mut run.live, true) {
+            self.flight.go_live(opened, Origin::Here);
+        }
+    }
+
+    /// More came than can be shared with those who are yet to come: the store knows the
+    /// run no longer, and it goes on for the callers it has here.
+    async fn stop_sharing(&mut self, run: &mut Run) {
+        run.publication = None;
+        let lease = run.guard.lease().cloned();
+        let told = match lease {
+            Some(lease) => {
+                let keep = self.core.config.retention;
+                let ending = Ending::new(EndStatus::TooLarge, keep);
+                self.tell(&lease, ending, Answer::None).await
+            }
+            None => true,
+        };
+        run.guard.release_to_callers(told);
+        self.flight.settle();
+    }
+
+    /// The run has come to its end: in time, or too late for all but its own caller.
+    async fn ended(&mut self, run: &mut Run, lease: &Arc<Lease>, end: RunEnd) -> Outcome {
+        // It may have opened and ended in one go.
+        if lease.stands() {
+            self.hand_out(run, lease);
+        }
+        if lease.conclude() || run.live {
+            return Outcome::Ran(end);
+        }
+        // What the run had for its own caller alone is there all the same.
+        self.flight.stir();
+        let lost = lease.end().unwrap_or(LeaseEnd::Silence);
+        if self.goes_on_alone(lost, run).await {
+            run.publication = None;
+            run.guard.detach();
+            Outcome::Ran(end)
+        } else {
+            Outcome::Lost(lost)
+        }
+    }
+
+    /// Owns again, with the same run, where the store has lost the record; or says
+    /// what became of the lease.
+    async fn reclaim(&mut self, run: &mut Run) -> Result<(), LeaseEnd> {
+        let join = self.join(false);
+        let asked = Instant::now();
+        match self.session.join(join.clone()).await {
+            Ok(Joined::Own { token }) => {
+                self.know(token);
+                let flight = FlightRef { token, id: join.flight };
+                run.publication = None;
+                run.guard.renew(&self.core.keeper, self.flight.key(), flight, asked);
+                if run.guard.stands() { Ok(()) } else { Err(LeaseEnd::Missing) }
+            }
+            // Somebody else was faster.
+            Ok(_) => Err(LeaseEnd::Superseded),
+            Err(_) => {
+                self.core.keeper.forget(self.flight.key(), join.flight, self.waiter);
+                Err(LeaseEnd::Missing)
+            }
+        }
+    }
+
+    /// Whether a run goes on without a lease. Where the store can be asked and somebody
+    /// else owns by now, its callers follow: the process was paused, not cut off.
+    async fn goes_on_alone(&mut self, lost: LeaseEnd, run: &mut Run) -> bool {
+        let may = self.may_go_on_alone(lost, run);
+        if !may || lost == LeaseEnd::Forgotten {
+            return may;
+        }
+        let look = self.join(true);
+        match self.session.join(look).await {
+            Ok(Joined::Follow { flight, .. }) => flight.token <= self.known,
+            Ok(Joined::Done { .. }) => false,
+            _ => true,
+        }
+    }
+
+    /// A run that was forgotten goes on for its own callers, and so does one that is
+    /// cut off from the store where they can neither follow nor ask again: its request
+    /// cannot be repeated, or they have begun with its answer.
+    fn may_go_on_alone(&self, lost: LeaseEnd, run: &Run) -> bool {
+        let may = match lost {
+            LeaseEnd::Superseded | LeaseEnd::HardTimeout | LeaseEnd::IdleTimeout => false,
+            LeaseEnd::Forgotten => true,
+            LeaseEnd::Silence | LeaseEnd::Missing => {
+                self.core.config.lease_loss == LeaseLoss::FinishLocally
+                    || run.live
+                    || !(run.deposit.is_repeatable() || self.flight.has_deposit())
+            }
+        };
+        may && !self.flight.is_vacant()
+    }
+
+    async fn attend_without_lease(&mut self, run: &mut Run) -> Outcome {
+        let idle = self.core.config.idle_timeout;
+        loop {
+            if let Some(opened) = run.stage.opened()
+                && !std::mem::replace(&mut run.live, true)
+            {
+                self.flight.go_live(opened, Origin::Here);
+            }
+            let limit = run.guard.limit(idle);
+            // Without limits it is there for its callers only.
+            let abandon = limit.map_or(Abandon::Abort, |_| self.core.config.abandon);
+            let Run { guard, stage, .. } = &mut *run;
+            tokio::select! {
+                biased;
+                end = guard.run() => return Outcome::Ran(end),
+                () = unwanted(&self.flight, abandon) => {
+                    return Outcome::Unwanted { told: true };
+                }
+                () = stage.stirred() => {}
+                () = outgrown(stage), if limit.is_some() => {
+                    guard.release_to_callers(true);
+                    self.flight.settle();
+                }
+                () = until(limit) => {
+                    // It may have moved on meanwhile.
+                    if guard.limit(idle).is_some_and(|limit| limit <= Instant::now()) {
+                        return Outcome::Lost(LeaseEnd::HardTimeout);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Waits until more came of a run than is held.
+async fn outgrown(stage: &Stage) {
+    match stage.opened() {
+        Some(opened) => opened.log.overflowed().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}

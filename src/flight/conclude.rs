@@ -1,0 +1,231 @@
+//! The end of a run: what its callers get, and what the store is told.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+
+use super::{Driver, FAILED_RUNS, Next, own::Run, publish::Publication};
+use crate::{
+    error::FailureKind,
+    flights::{FlightPhase, Origin, RunEnd, Verdict},
+    id::FlightRef,
+    lease::Lease,
+    log::SharedRun,
+    record,
+    store::{EndStatus, Finish, Finished, Loss},
+};
+
+/// Answers of at most this many bytes go along with the first `finish`.
+const SMALL: u64 = 3 * 1024;
+/// The most bytes of an error's text that others get to see.
+const REPORT: usize = 512;
+/// How often `finish` is sent at most.
+const TRIES: u32 = 4;
+
+/// An end, before it is known which flight's it is.
+pub(super) struct Ending {
+    status: EndStatus,
+    reusable: bool,
+    keep: Duration,
+    report: String,
+}
+
+impl Ending {
+    pub(super) fn new(status: EndStatus, keep: Duration) -> Self {
+        Self { status, reusable: false, keep, report: String::new() }
+    }
+
+    fn of(self, flight: FlightRef) -> Finish {
+        let Self { status, reusable, keep, report } = self;
+        Finish { flight, status, record: None, seal: None, reusable, keep, report }
+    }
+}
+
+/// What the store may be given of an answer.
+pub(super) enum Answer<'a> {
+    None,
+    /// The whole of it, in a record.
+    Record(&'a SharedRun),
+    /// A stream, of which it has some already.
+    Stream(Publication),
+}
+
+/// The most bytes of a text, up to `most`, that end with a whole character.
+fn whole_chars(text: &str, most: usize) -> usize {
+    (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+/// Waits until a lease does not stand any more.
+async fn over(lease: &Lease) {
+    loop {
+        let news = lease.news();
+        if !lease.stands() {
+            return;
+        }
+        tokio::select! {
+            () = news => {}
+            () = tokio::time::sleep_until(lease.deadline()) => {}
+        }
+    }
+}
+
+impl Driver {
+    /// Hands the outcome on: to the callers here at once, then to the store.
+    pub(super) async fn conclude(&mut self, run: Run, end: RunEnd) -> Next {
+        let retention = self.core.config.retention;
+        match end {
+            RunEnd::Shared(shared) => {
+                let verdict = Verdict::Replay { run: shared.clone(), origin: Origin::Here };
+                self.flight.decide(verdict);
+                self.publish(run, &shared).await;
+                Next::Over
+            }
+            RunEnd::Private { took } => {
+                self.flight.decide(Verdict::Alone);
+                let keep = self.core.config.private_mark(took);
+                self.finish(run, Ending::new(EndStatus::Private, keep), Answer::None).await;
+                Next::Over
+            }
+            RunEnd::TooLarge => {
+                self.flight.decide(Verdict::Alone);
+                let ending = Ending::new(EndStatus::TooLarge, retention);
+                self.finish(run, ending, Answer::None).await;
+                Next::Over
+            }
+            RunEnd::Failed { mut report } => {
+                report.truncate(whole_chars(&report, REPORT));
+                let kind = FailureKind::OwnerFailed;
+                let live = run.live;
+                // Its own caller need not wait for the store, nor need those who have
+                // begun with the answer: another run's would not be the same.
+                if live {
+                    self.core.counts.failed_runs();
+                    self.fail(kind, Some(&report));
+                } else {
+                    self.flight.stir();
+                }
+                let mut ending = Ending::new(EndStatus::Failed, retention);
+                ending.report.clone_from(&report);
+                self.end_stream(run, ending).await;
+                if live { Next::Over } else { self.after_failure(kind, Some(&report)) }
+            }
+        }
+    }
+
+    /// A run has failed: its callers get another, or the failure.
+    pub(super) fn after_failure(&mut self, kind: FailureKind, report: Option<&str>) -> Next {
+        self.failed_runs += 1;
+        self.core.counts.failed_runs();
+        if self.flight.close_if_vacant() {
+            return Next::Over;
+        }
+        if self.failed_runs >= FAILED_RUNS || !self.flight.has_deposit() {
+            self.fail(kind, report);
+            return Next::Over;
+        }
+        Next::Elect
+    }
+
+    /// Puts the answer where other processes find it, unless none asks for it.
+    async fn publish(&mut self, mut run: Run, shared: &SharedRun) {
+        let ending = Ending {
+            reusable: shared.reusable,
+            ..Ending::new(EndStatus::Done, self.core.config.retention)
+        };
+        match run.publication.take() {
+            Some(publication) if publication.has_begun() => {
+                self.finish(run, ending, Answer::Stream(publication)).await;
+            }
+            _ if shared.log.is_window() => {
+                let ending = Ending::new(EndStatus::TooLarge, ending.keep);
+                self.finish(run, ending, Answer::None).await;
+            }
+            _ => self.finish(run, ending, Answer::Record(shared)).await,
+        }
+    }
+
+    /// Ends a flight without an answer, of which others may have got some.
+    async fn end_stream(&mut self, mut run: Run, ending: Ending) {
+        let answer = match run.publication.take() {
+            Some(publication) if publication.has_begun() => Answer::Stream(publication),
+            _ => Answer::None,
+        };
+        self.finish(run, ending, answer).await;
+    }
+
+    async fn finish(&mut self, run: Run, ending: Ending, answer: Answer<'_>) {
+        let Some(lease) = run.guard.lease().cloned() else { return };
+        self.flight.at(FlightPhase::Ending, lease.flight().token);
+        if self.tell(&lease, ending, answer).await {
+            run.guard.finished();
+        }
+    }
+
+    /// Sends `finish` until it is answered; true where it was. What the store does not
+    /// hear before the deadline it takes for a lost owner.
+    pub(super) async fn tell(
+        &mut self,
+        lease: &Arc<Lease>,
+        ending: Ending,
+        mut answer: Answer<'_>,
+    ) -> bool {
+        let mut finish = ending.of(lease.flight());
+        let reused = finish.reusable && self.core.config.reuse > Duration::ZERO;
+        let mut wanted = reused || lease.waiters() > 0 || self.is_small(&answer);
+        for _ in 0..TRIES {
+            if wanted && finish.record.is_none() && finish.seal.is_none() {
+                match &mut answer {
+                    Answer::None => {}
+                    Answer::Record(run) => finish.record = Some(self.encode(lease, run)),
+                    Answer::Stream(stream) => {
+                        let sealed = tokio::select! {
+                            sealed = stream.seal() => sealed,
+                            () = over(lease) => return false,
+                        };
+                        match sealed {
+                            Some(seal) => finish.seal = Some(seal),
+                            // What others have of it ends here.
+                            None => {
+                                answer = Answer::None;
+                                if finish.status == EndStatus::Done {
+                                    finish.status = EndStatus::TooLarge;
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            match self.session.finish(finish.clone()).await {
+                Ok(Finished::Wanted) => wanted = true,
+                Ok(Finished::Gap { next }) => {
+                    finish.seal = None;
+                    if let Answer::Stream(stream) = &mut answer {
+                        stream.rewind(next);
+                    }
+                }
+                Ok(Finished::Accepted) => return true,
+                Ok(Finished::Lost(loss)) => {
+                    if loss != Loss::Forgotten {
+                        self.core.counts.fenced();
+                    }
+                    return true;
+                }
+                Err(_) if lease.stands() => {}
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+
+    /// Whether a record is so small that it goes along unasked.
+    fn is_small(&self, answer: &Answer<'_>) -> bool {
+        match answer {
+            Answer::Record(run) => self.core.store.is_remote() && run.log.data_bytes() <= SMALL,
+            _ => false,
+        }
+    }
+
+    fn encode(&self, lease: &Lease, run: &SharedRun) -> Bytes {
+        record::encode(&self.flight.key(), lease.flight(), &run.head, &run.log.frames())
+    }
+}

@@ -1,0 +1,134 @@
+//! The stream of another process's flight, as it comes in here.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderMap;
+
+use super::Driver;
+use crate::{
+    flights::Origin,
+    frame::Frame,
+    id::FlightRef,
+    log::{End, Log, SharedRun},
+    record::Decoder,
+    store::{Seal, StoreError, StreamEnd},
+};
+
+/// What is there of a stream.
+pub(super) struct Inflow {
+    flight: FlightRef,
+    origin: Origin,
+    decoder: Decoder,
+    /// From the first piece on.
+    run: Option<SharedRun>,
+    /// They are handed on with the end.
+    trailers: Option<HeaderMap>,
+}
+
+/// How a stream stands.
+#[derive(Debug)]
+pub(super) enum Flow {
+    /// More may come.
+    Open,
+    /// It is over.
+    Ended(StreamEnd),
+    /// It cannot be read: damaged, or its start is gone.
+    Unreadable,
+}
+
+impl Inflow {
+    /// The number of the piece that is wanted next.
+    pub(super) fn next(&self) -> u64 {
+        self.decoder.next()
+    }
+
+    pub(super) fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// Whether callers have begun with it.
+    pub(super) fn has_begun(&self) -> bool {
+        self.run.is_some()
+    }
+
+    /// Breaks the answer off for those who have begun with it.
+    pub(super) fn break_off(&self, why: &str) {
+        if let Some(run) = &self.run {
+            run.log.end(End::Broken(why.into()));
+        }
+    }
+
+    /// Ends the answer well, if this is the seal of what came; the whole of it.
+    pub(super) fn close(&mut self, seal: &Seal) -> Option<SharedRun> {
+        let run = self.run.clone().filter(|_| self.decoder.is_sealed_by(seal))?;
+        run.log.finish(self.trailers.take());
+        Some(run)
+    }
+}
+
+impl Driver {
+    pub(super) fn inflow(&self, flight: FlightRef, origin: Origin) -> Inflow {
+        let decoder = Decoder::new(&self.flight.key(), flight);
+        Inflow { flight, origin, decoder, run: None, trailers: None }
+    }
+
+    /// Hands on what is in the next piece; false where it does not fit.
+    pub(super) fn take_piece(&self, inflow: &mut Inflow, piece: &Bytes) -> bool {
+        let Ok((head, frames)) = inflow.decoder.piece(piece) else {
+            self.core.counts.bad_records();
+            return false;
+        };
+        let mut opened = None;
+        if let Some((head, length)) = head {
+            let log = Log::new(self.core.config.max_share_bytes, length);
+            let run = SharedRun { head: Arc::new(head), log, reusable: false };
+            inflow.run = Some(run.clone());
+            opened = Some(run);
+        }
+        let Some(run) = &inflow.run else { return false };
+        for frame in frames {
+            match frame {
+                Frame::Trailers(trailers) => inflow.trailers = Some(trailers),
+                data => run.log.push_over(data),
+            }
+        }
+        if let Some(run) = opened {
+            self.flight.go_live(&run, inflow.origin);
+        }
+        true
+    }
+
+    /// Reads all that is there and was not read.
+    pub(super) async fn catch_up(&mut self, inflow: &mut Inflow) -> Result<Flow, StoreError> {
+        loop {
+            let from = inflow.next();
+            let read = self.session.read(inflow.flight, from).await?;
+            let came = !read.pieces.is_empty();
+            if came && read.first != from {
+                return Ok(Flow::Unreadable);
+            }
+            for piece in &read.pieces {
+                if !self.take_piece(inflow, piece) {
+                    return Ok(Flow::Unreadable);
+                }
+            }
+            match read.end {
+                Some(end) => return Ok(Flow::Ended(end)),
+                None if came => {}
+                None => return Ok(Flow::Open),
+            }
+        }
+    }
+
+    /// Reads what is missing before an end that was heard of.
+    pub(super) async fn read_to_end(&mut self, inflow: &mut Inflow, end: StreamEnd) -> Flow {
+        if end.seal.as_ref().is_none_or(|seal| seal.pieces <= inflow.next()) {
+            return Flow::Ended(end);
+        }
+        match self.catch_up(inflow).await {
+            Ok(Flow::Open) | Err(_) => Flow::Unreadable,
+            Ok(flow) => flow,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Reading inner's body into a log, and deciding on the way how it is delivered.
+
+use std::{
+    any::Any,
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Poll,
+};
+
+use bytes::Buf;
+use http_body::Body;
+use tower::BoxError;
+
+use crate::{
+    config::Delivery,
+    flights::Stage,
+    frame::Frame,
+    log::{End, Log},
+};
+
+/// How a body is read.
+pub(crate) struct Intake<'a> {
+    pub(crate) log: &'a Arc<Log>,
+    pub(crate) stage: &'a Stage,
+    /// The length that the head speaks of.
+    pub(crate) promised: Option<u64>,
+    /// The most bytes that are held to be shared.
+    pub(crate) most: usize,
+    pub(crate) delivery: Delivery,
+}
+
+/// What became of it.
+pub(crate) enum Collected<B> {
+    Whole,
+    /// Larger than what is shared, and nobody has begun with it.
+    TooLarge(Pin<Box<B>>),
+    Broken(String),
+}
+
+/// `Auto` waits for the end of bodies of this size.
+const BUFFERED: u64 = 64 * 1024;
+
+impl Intake<'_> {
+    /// Reads a body to its end. Calls `open` once, where it is to be handed out from
+    /// now on as it comes.
+    pub(crate) async fn collect<B>(&self, body: B, open: impl FnOnce()) -> Collected<B>
+    where
+        B: Body<Error: Into<BoxError>>,
+    {
+        let mut body = Box::pin(body);
+        let least = self.promised.unwrap_or(0).max(body.size_hint().lower());
+        if least > self.most as u64 {
+            return Collected::TooLarge(body);
+        }
+        let mut open = Some(open);
+        let mut go_live = || {
+            if let Some(open) = open.take() {
+                open();
+            }
+        };
+        // A body that is whole at once needs no stream.
+        let waits = match self.delivery {
+            Delivery::Buffered => false,
+            Delivery::Streaming => {
+                go_live();
+                true
+            }
+            Delivery::Auto => self.promised.is_none_or(|promised| promised > BUFFERED),
+        };
+        let mut live = self.delivery == Delivery::Streaming;
+        let mut trailers = None;
+        while trailers.is_none() && !body.is_end_stream() {
+            let frame = pin!(poll_fn(|cx| {
+                let polled = body.as_mut().poll_frame(cx);
+                if polled.is_pending() && waits && !std::mem::replace(&mut live, true) {
+                    go_live();
+                }
+                polled
+            }));
+            let frame = match unwinding(frame).await {
+                Ok(None) => break,
+                Ok(Some(Ok(frame))) => frame,
+                Ok(Some(Err(error))) => return self.broken(error.into().to_string()),
+                Err(_) => return self.broken("inner's body panicked".into()),
+            };
+            self.stage.beat();
+            let frame = match frame.into_data() {
+                Ok(mut data) if data.has_remaining() => {
+                    Frame::Data(data.copy_to_bytes(data.remaining()))
+                }
+                Ok(_) => continue,
+                Err(frame) => match frame.into_trailers() {
+                    Ok(map) => {
+                        trailers = Some(map);
+                        continue;
+                    }
+                    Err(_) => continue,
+                },
+            };
+            if !live {
+                self.log.push(frame);
+                if waits && self.log.held() as u64 > BUFFERED {
+                    live = true;
+                    go_live();
+                } else if self.log.held() > self.most {
+                    return Collected::TooLarge(body);
+                }
+                continue;
+            }
+            self.log.room(&frame).await;
+            self.stage.granted().await;
+            self.log.push(frame);
+        }
+        let came = self.log.data_bytes();
+        if let Some(promised) = self.promised.filter(|promised| *promised != came) {
+            return self.broken(format!("{came} bytes came where {promised} were promised"));
+        }
+        if live {
+            self.stage.granted().await;
+        }
+        self.log.finish(trailers);
+        Collected::Whole
+    }
+
+    fn broken<B>(&self, report: String) -> Collected<B> {
+        self.log.end(End::Broken(report.as_str().into()));
+        Collected::Broken(report)
+    }
+}
+
+/// Drives a future, and gives a panic of it as a value.
+pub(crate) async fn unwinding<F: Future>(
+    mut future: Pin<&mut F>,
+) -> Result<F::Output, Box<dyn Any + Send>> {
+    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+        Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+        Ok(Poll::Pending) => Poll::Pending,
+        Err(panic) => Poll::Ready(Err(panic)),
+    })
+    .await
+}

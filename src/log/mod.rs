@@ -1,0 +1,307 @@
+//! The frame log of one run: one writer appends, any number of readers replay it
+//! from the start without a copy.
+//!
+//! A log holds a bounded number of bytes. Beyond them it is a window: it lets its
+//! oldest frames go, nobody can begin with it any more, and a reader that falls
+//! behind the window gets an error. A run that has one reader only waits for it
+//! instead.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use http::HeaderMap;
+use slab::Slab;
+use tokio::sync::Notify;
+
+use crate::frame::{Frame, Head};
+
+mod reader;
+mod splice;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::{
+    reader::{Next, Reader},
+    splice::Splice,
+};
+
+/// A response: its head, and the log of its body.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedRun {
+    pub(crate) head: Arc<Head>,
+    pub(crate) log: Arc<Log>,
+    /// Whether callers that come after the end may have it inside the reuse window.
+    pub(crate) reusable: bool,
+}
+
+/// The frames of one body so far.
+pub(crate) struct Log {
+    state: Mutex<State>,
+    /// Told of frames and of the end.
+    grown: Arc<Notify>,
+    /// Told when a reader has moved on or left.
+    drained: Notify,
+    overflowed: AtomicBool,
+    overflow: Notify,
+    /// No more than this is held, unless one frame alone is larger.
+    most: usize,
+    promised: Option<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    frames: VecDeque<Frame>,
+    /// The number of the first frame that is held.
+    first: usize,
+    /// What the frames that are held count.
+    held: usize,
+    /// Bytes of data in all.
+    data_bytes: u64,
+    /// A digest over the data that is no longer held.
+    gone: Option<Box<blake3::Hasher>>,
+    /// The number of the frame that each reader wants next.
+    readers: Slab<usize>,
+    end: Option<End>,
+}
+
+/// How a body ended.
+#[derive(Clone, Debug)]
+pub(crate) enum End {
+    /// After its last frame.
+    Clean,
+    /// Before it; the text says why.
+    Broken(Arc<str>),
+    /// Another run takes over: for those who have read the same of it.
+    Moved(SharedRun),
+}
+
+/// A frame counts as this many bytes at least, since keeping it costs about that.
+const LEAST_FRAME: usize = 64;
+
+impl Log {
+    /// An empty log that holds `most` bytes, of a body that is to have `promised`
+    /// bytes of data where that is known.
+    pub(crate) fn new(most: usize, promised: Option<u64>) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::default(),
+            grown: Arc::default(),
+            drained: Notify::new(),
+            overflowed: AtomicBool::new(false),
+            overflow: Notify::new(),
+            most,
+            promised,
+        })
+    }
+
+    /// A log that is complete from the start.
+    pub(crate) fn complete(frames: Vec<Frame>) -> Arc<Self> {
+        let log = Self::new(usize::MAX, None);
+        for frame in frames {
+            log.push(frame);
+        }
+        log.end(End::Clean);
+        log
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while the lock is held, so what is behind it is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends a frame, and lets nothing go for it. After the end it is dropped.
+    pub(crate) fn push(&self, frame: Frame) {
+        self.state().push(frame);
+        self.grown.notify_waiters();
+    }
+
+    /// Appends a frame, and lets as much go as it takes to stay within bounds.
+    pub(crate) fn push_over(&self, frame: Frame) {
+        let mut state = self.state();
+        if state.is_full(size(&frame), self.most) {
+            self.overflow();
+            state.let_go(size(&frame), self.most);
+        }
+        state.push(frame);
+        drop(state);
+        self.grown.notify_waiters();
+    }
+
+    /// Waits until there is room for this frame: at once where it takes only that
+    /// the oldest go, as long as it takes where the one reader there is must go on.
+    pub(crate) async fn room(&self, frame: &Frame) {
+        loop {
+            let drained = self.drained.notified();
+            tokio::pin!(drained);
+            {
+                let mut state = self.state();
+                if !state.is_full(size(frame), self.most) {
+                    return;
+                }
+                self.overflow();
+                let lone = (state.readers.len() == 1).then(|| state.readers.iter().next());
+                match lone.flatten().map(|(_, wants)| *wants) {
+                    Some(wants) => state.let_go_read(wants),
+                    None => state.let_go(size(frame), self.most),
+                }
+                if !state.is_full(size(frame), self.most) {
+                    return;
+                }
+                drained.as_mut().enable();
+            }
+            drained.await;
+        }
+    }
+
+    fn overflow(&self) {
+        if !self.overflowed.swap(true, Ordering::AcqRel) {
+            self.overflow.notify_one();
+        }
+    }
+
+    /// Waits until more came than is held.
+    pub(crate) async fn overflowed(&self) {
+        if !self.is_window() {
+            self.overflow.notified().await;
+        }
+    }
+
+    /// Whether more came than is held, so that nobody can begin with it any more.
+    pub(crate) fn is_window(&self) -> bool {
+        self.overflowed.load(Ordering::Acquire)
+    }
+
+    /// Ends the body well, with its trailers: whoever sees them sees the end.
+    pub(crate) fn finish(&self, trailers: Option<HeaderMap>) {
+        let mut state = self.state();
+        if let Some(trailers) = trailers {
+            state.push(Frame::Trailers(trailers));
+        }
+        state.end.get_or_insert(End::Clean);
+        drop(state);
+        self.grown.notify_waiters();
+    }
+
+    /// Ends the body, once.
+    pub(crate) fn end(&self, end: End) {
+        // What comes too late may hold a log: not dropped under the lock.
+        let late = {
+            let mut state = self.state();
+            match state.end {
+                None => {
+                    state.end = Some(end);
+                    None
+                }
+                Some(_) => Some(end),
+            }
+        };
+        drop(late);
+        self.grown.notify_waiters();
+    }
+
+    /// Whether the body has come to an end, good or bad.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state().end.is_some()
+    }
+
+    /// Waits until the body has come to an end.
+    pub(crate) async fn ended(&self) {
+        loop {
+            let grown = self.grown.notified();
+            if self.has_ended() {
+                return;
+            }
+            grown.await;
+        }
+    }
+
+    /// The frames that are held; the bytes are shared, not copied.
+    pub(crate) fn frames(&self) -> Vec<Frame> {
+        self.state().frames.iter().cloned().collect()
+    }
+
+    /// The bytes of data so far.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        self.state().data_bytes
+    }
+
+    /// What the frames that are held count.
+    pub(crate) fn held(&self) -> usize {
+        self.state().held
+    }
+
+    /// How many bytes of data the whole body is to have, where that is known.
+    pub(crate) fn promised(&self) -> Option<u64> {
+        self.promised
+    }
+
+    /// A reader at the start; none where the start is gone.
+    pub(crate) fn reader(self: &Arc<Self>) -> Option<Reader> {
+        let mut state = self.state();
+        let place = (state.first == 0).then(|| state.readers.insert(0));
+        drop(state);
+        place.map(|place| Reader::new(Arc::clone(self), place))
+    }
+}
+
+/// What a frame counts.
+fn size(frame: &Frame) -> usize {
+    frame.size().max(LEAST_FRAME)
+}
+
+impl State {
+    fn is_full(&self, size: usize, most: usize) -> bool {
+        !self.frames.is_empty() && self.held.saturating_add(size) > most
+    }
+
+    fn push(&mut self, frame: Frame) {
+        if self.end.is_some() {
+            return;
+        }
+        if let Frame::Data(bytes) = &frame {
+            self.data_bytes += bytes.len() as u64;
+        }
+        self.held += size(&frame);
+        self.frames.push_back(frame);
+    }
+
+    /// Lets the oldest frames go until there is room.
+    fn let_go(&mut self, size: usize, most: usize) {
+        while self.is_full(size, most) {
+            self.let_go_first();
+        }
+    }
+
+    /// Lets the frames go that come before this one.
+    fn let_go_read(&mut self, wants: usize) {
+        while self.first < wants && !self.frames.is_empty() {
+            self.let_go_first();
+        }
+    }
+
+    fn let_go_first(&mut self) {
+        let Some(frame) = self.frames.pop_front() else { return };
+        self.first += 1;
+        self.held -= size(&frame);
+        if let Frame::Data(bytes) = &frame {
+            self.gone.get_or_insert_default().update(bytes);
+        }
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state();
+        f.debug_struct("Log")
+            .field("frames", &(state.first + state.frames.len()))
+            .field("held", &state.held)
+            .field("data_bytes", &state.data_bytes)
+            .field("ended", &state.end.is_some())
+            .finish()
+    }
+}

@@ -1,0 +1,264 @@
+use std::task::Poll;
+
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode};
+use tokio_test::{assert_pending, assert_ready, task};
+
+use super::*;
+
+type Spliced = Option<Result<Frame, Arc<str>>>;
+
+fn poll(reader: &mut task::Spawn<Splice>) -> Poll<Spliced> {
+    reader.enter(|cx, reader| reader.get_mut().poll_next(cx))
+}
+
+fn data(text: &'static str) -> Frame {
+    Frame::Data(Bytes::from_static(text.as_bytes()))
+}
+
+fn head() -> Arc<Head> {
+    Arc::new(Head { status: StatusCode::OK, headers: HeaderMap::new() })
+}
+
+fn run(log: &Arc<Log>) -> SharedRun {
+    SharedRun { head: head(), log: Arc::clone(log), reusable: false }
+}
+
+fn open(most: usize) -> Arc<Log> {
+    Log::new(most, None)
+}
+
+fn splice(log: &Arc<Log>) -> task::Spawn<Splice> {
+    task::spawn(Splice::new(head(), log.reader().unwrap()))
+}
+
+#[track_caller]
+fn text(reader: &mut task::Spawn<Splice>) -> &'static str {
+    match assert_ready!(poll(reader)) {
+        Some(Ok(Frame::Data(bytes))) => String::from_utf8(bytes.to_vec()).unwrap().leak(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn broken(reader: &mut task::Spawn<Splice>) -> Arc<str> {
+    assert_ready!(poll(reader)).expect("an error, not an end").unwrap_err()
+}
+
+#[track_caller]
+fn over(reader: &mut task::Spawn<Splice>) {
+    assert!(assert_ready!(poll(reader)).is_none());
+}
+
+#[test]
+fn readers_share_the_bytes() {
+    let bytes = Bytes::from(vec![7; 64]);
+    let log = Log::complete(vec![Frame::Data(bytes.clone())]);
+    for _ in 0..3 {
+        let mut reader = splice(&log);
+        let Some(Ok(Frame::Data(read))) = assert_ready!(poll(&mut reader)) else { panic!() };
+        assert_eq!(read.as_ptr(), bytes.as_ptr());
+        assert!(reader.is_at_end());
+    }
+}
+
+#[test]
+fn a_reader_wakes_for_each_frame_and_for_the_end() {
+    let log = open(100);
+    let mut reader = splice(&log);
+    for word in ["a", "b", "c"] {
+        assert_pending!(poll(&mut reader));
+        log.push(data(word));
+        assert!(reader.is_woken());
+        assert_eq!(text(&mut reader), word);
+        assert!(!reader.is_at_end());
+    }
+    assert_pending!(poll(&mut reader));
+    log.finish(None);
+    assert!(reader.is_woken());
+    assert!(reader.is_at_end());
+    over(&mut reader);
+}
+
+/// Trailers say of a gRPC body how it ended: whoever sees them sees the end.
+#[test]
+fn trailers_come_with_the_end() {
+    let log = Log::new(100, Some(1));
+    log.push(data("a"));
+    let mut reader = splice(&log);
+    assert_eq!(reader.remaining(), Some(1));
+    assert_eq!(text(&mut reader), "a");
+    assert_eq!(reader.remaining(), Some(0));
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from_static("0"));
+    log.finish(Some(trailers));
+    assert!(!reader.is_at_end());
+    assert!(matches!(assert_ready!(poll(&mut reader)), Some(Ok(Frame::Trailers(_)))));
+    assert!(reader.is_at_end());
+    over(&mut reader);
+}
+
+#[test]
+fn a_broken_end_is_an_error_to_every_reader() {
+    let log = open(100);
+    log.push(data("a"));
+    log.end(End::Broken("cut".into()));
+    log.push(data("late"));
+    log.finish(None);
+    for _ in 0..2 {
+        let mut reader = splice(&log);
+        assert_eq!(text(&mut reader), "a");
+        assert_eq!(reader.remaining(), None);
+        assert_eq!(&*broken(&mut reader), "cut");
+        assert_eq!(&*broken(&mut reader), "cut");
+    }
+}
+
+/// A frame counts as 64 bytes at least: three of them are more than is held.
+#[test]
+fn o3_a_reader_that_falls_behind_the_window_gets_an_error_and_never_a_gap() {
+    let log = open(128);
+    let (mut fast, mut slow) = (splice(&log), splice(&log));
+    for word in ["a", "b", "c", "d"] {
+        log.push_over(data(word));
+        assert_eq!(text(&mut fast), word);
+    }
+    assert!(log.held() <= 128);
+    assert!(log.reader().is_none(), "nobody begins without the start");
+    log.finish(None);
+    over(&mut fast);
+    assert!(broken(&mut slow).contains("behind"));
+}
+
+#[tokio::test]
+async fn a_run_with_one_reader_waits_for_it() {
+    let log = open(128);
+    let mut reader = splice(&log);
+    for word in ["a", "b"] {
+        log.room(&data(word)).await;
+        log.push(data(word));
+    }
+    let next = data("c");
+    let mut room = task::spawn(log.room(&next));
+    assert_pending!(room.poll());
+    assert_eq!(text(&mut reader), "a");
+    assert!(room.is_woken());
+    assert_ready!(room.poll());
+    drop(room);
+    log.push(data("c"));
+    assert_eq!((text(&mut reader), text(&mut reader)), ("b", "c"));
+    // A second one would be held up by the first.
+    assert!(log.reader().is_none() && log.is_window());
+}
+
+#[tokio::test]
+async fn a_run_with_several_readers_waits_for_none() {
+    let log = open(128);
+    let _readers = [splice(&log), splice(&log)];
+    for word in ["a", "b", "c", "d", "e"] {
+        let next = data(word);
+        assert_ready!(task::spawn(log.room(&next)).poll());
+        log.push(next);
+    }
+    assert!(log.held() <= 128);
+}
+
+#[tokio::test]
+async fn a_reader_that_leaves_holds_up_nothing() {
+    let log = open(64);
+    let reader = splice(&log);
+    log.push(data("a"));
+    let next = data("b");
+    let mut room = task::spawn(log.room(&next));
+    assert_pending!(room.poll());
+    drop(reader);
+    assert!(room.is_woken());
+    assert_ready!(room.poll());
+}
+
+#[test]
+fn who_has_read_nothing_goes_over_to_another_run() {
+    let (one, other) = (open(100), open(100));
+    one.push(data("lost"));
+    let mut reader = splice(&other);
+    other.end(End::Moved(run(&Log::complete(vec![data("found")]))));
+    assert_eq!(text(&mut reader), "found");
+    over(&mut reader);
+}
+
+#[test]
+fn who_has_read_goes_on_where_the_other_run_begins_the_same() {
+    // The same bytes, in other frames, after a third run that ended in the middle.
+    let (one, two, three) = (open(1000), open(1000), open(1000));
+    let mut reader = splice(&one);
+    one.push(data("hello"));
+    assert_eq!(text(&mut reader), "hello");
+    one.push(data(" wor"));
+    assert_eq!(text(&mut reader), " wor");
+    one.end(End::Moved(run(&two)));
+    two.push(data("hel"));
+    assert_pending!(poll(&mut reader));
+    two.end(End::Moved(run(&three)));
+    three.push(data("h"));
+    three.push(data("ello world"));
+    assert_eq!(text(&mut reader), "ld");
+    three.push(data("!"));
+    three.finish(None);
+    assert_eq!(text(&mut reader), "!");
+    over(&mut reader);
+}
+
+#[test]
+fn no_body_holds_bytes_of_two_runs_that_differ() {
+    for (words, ends) in [(vec!["hellO", "x"], false), (vec!["hell"], true), (vec![], true)] {
+        let (one, two) = (open(1000), open(1000));
+        let mut reader = splice(&one);
+        one.push(data("hello"));
+        assert_eq!(text(&mut reader), "hello");
+        one.end(End::Moved(run(&two)));
+        words.into_iter().for_each(|word| two.push(data(word)));
+        if ends {
+            two.finish(Some(HeaderMap::new()));
+        }
+        assert!(broken(&mut reader).contains("another"));
+    }
+}
+
+#[test]
+fn a_head_that_speaks_of_another_body_is_another_answer() {
+    let mut gzip = HeaderMap::new();
+    gzip.insert("content-encoding", HeaderValue::from_static("gzip"));
+    gzip.insert("date", HeaderValue::from_static("today"));
+    for (status, headers, same) in [
+        (StatusCode::OK, gzip.clone(), false),
+        (StatusCode::CREATED, HeaderMap::new(), false),
+        (
+            StatusCode::OK,
+            [("date".parse().unwrap(), HeaderValue::from_static("now"))].into_iter().collect(),
+            true,
+        ),
+    ] {
+        let (one, two) = (open(1000), Log::complete(vec![data("b")]));
+        let mut reader = splice(&one);
+        let head = Arc::new(Head { status, headers });
+        one.end(End::Moved(SharedRun { head, log: two, reusable: false }));
+        match same {
+            true => assert_eq!(text(&mut reader), "b"),
+            false => assert!(broken(&mut reader).contains("another")),
+        }
+    }
+}
+
+/// What was read of a window can still be compared, though it is no longer held.
+#[test]
+fn a_window_goes_on_with_the_same_run() {
+    let (one, two) = (open(128), open(1 << 20));
+    let mut reader = splice(&one);
+    for word in ["a", "b", "c", "d"] {
+        one.push_over(data(word));
+        assert_eq!(text(&mut reader), word);
+    }
+    one.end(End::Moved(run(&two)));
+    two.push(data("abcdef"));
+    assert_eq!(text(&mut reader), "ef");
+}

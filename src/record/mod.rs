@@ -1,0 +1,48 @@
+//! The stored forms of a response: whole, or a stream of pieces.
+//!
+//! A magic word, a version, a body in postcard, and a BLAKE3 checksum over all of
+//! that. Key and flight go into it: a record that answers another question is as bad
+//! as a damaged one. Whoever cannot read a record takes it for a miss.
+
+use std::fmt;
+
+mod stream;
+mod whole;
+mod wire;
+
+pub(crate) use self::{
+    stream::{Decoder, Encoder},
+    whole::{decode, encode},
+};
+
+const VERSION: u8 = 1;
+const CHECKSUM: usize = blake3::OUT_LEN;
+
+/// Why bytes are not a record that can be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BadRecord {
+    /// Too short, or not written by this crate.
+    Foreign,
+    /// Written by another release.
+    Version(u8),
+    /// Damaged.
+    Checksum,
+    /// Whole, but with something in it that no response has.
+    Malformed,
+    /// The record of another key.
+    OtherKey,
+}
+
+impl fmt::Display for BadRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Foreign => f.write_str("not a record"),
+            Self::Version(found) => write!(f, "record of version {found}, not {VERSION}"),
+            Self::Checksum => f.write_str("record is damaged"),
+            Self::Malformed => f.write_str("record is malformed"),
+            Self::OtherKey => f.write_str("record of another key"),
+        }
+    }
+}
+
+impl std::error::Error for BadRecord {}

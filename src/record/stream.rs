@@ -1,0 +1,280 @@
+//! The stored form of a response while it comes: pieces, each chained to the one
+//! before it, and a seal at the end.
+//!
+//! The chain begins with key and flight and its links are BLAKE3 over what a piece
+//! holds: a piece that is damaged, missing, repeated, or of another flight does not
+//! fit.
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    BadRecord, CHECKSUM, VERSION,
+    wire::{Field, Piece, fields, frames_of, header_map, is_nothing, list},
+};
+use crate::{
+    frame::{Frame, Head},
+    id::{FlightRef, KeyDigest},
+    store::Seal,
+};
+
+const MAGIC: &[u8; 3] = b"tsp";
+const PREFIX: usize = MAGIC.len() + 1;
+
+/// A stream's state, the same on both of its ends.
+#[derive(Clone, Debug)]
+struct Chain {
+    link: [u8; CHECKSUM],
+    pieces: u64,
+    /// Bytes of data so far.
+    bytes: u64,
+}
+
+impl Chain {
+    fn new(key: &KeyDigest, flight: FlightRef) -> Self {
+        let mut link = blake3::Hasher::new();
+        link.update(MAGIC).update(key.as_bytes());
+        link.update(&flight.token.to_le_bytes()).update(&flight.id.as_u128().to_le_bytes());
+        Self { link: *link.finalize().as_bytes(), pieces: 0, bytes: 0 }
+    }
+
+    fn after(&self, piece: &[u8]) -> [u8; CHECKSUM] {
+        *blake3::keyed_hash(&self.link, piece).as_bytes()
+    }
+
+    fn go_on(&mut self, link: [u8; CHECKSUM], frames: &[Frame]) {
+        self.link = link;
+        self.pieces += 1;
+        self.bytes += frames.iter().map(data_bytes).sum::<u64>();
+    }
+
+    fn proof(&self) -> Proof {
+        Proof { bytes: self.bytes, link: self.link }
+    }
+}
+
+fn data_bytes(frame: &Frame) -> u64 {
+    match frame {
+        Frame::Data(data) => data.len() as u64,
+        Frame::Trailers(_) => 0,
+    }
+}
+
+#[derive(Serialize, Deserialize, PartialEq, Eq)]
+struct Proof {
+    bytes: u64,
+    link: [u8; CHECKSUM],
+}
+
+/// A head, and how many bytes of data its body has, where that is known.
+type Opening<T> = (T, Option<u64>);
+
+#[derive(Serialize, Deserialize)]
+struct Body<'a> {
+    #[serde(borrow)]
+    head: Option<Start<'a>>,
+    #[serde(borrow, deserialize_with = "list")]
+    pieces: Vec<Piece<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Start<'a> {
+    status: u16,
+    /// Bytes of data in the whole body, where that is known.
+    length: Option<u64>,
+    #[serde(borrow, deserialize_with = "list")]
+    fields: Vec<Field<'a>>,
+}
+
+/// Writes a stream.
+#[derive(Debug)]
+pub(crate) struct Encoder(Chain);
+
+impl Encoder {
+    pub(crate) fn new(key: &KeyDigest, flight: FlightRef) -> Self {
+        Self(Chain::new(key, flight))
+    }
+
+    /// How many pieces were written.
+    pub(crate) fn pieces(&self) -> u64 {
+        self.0.pieces
+    }
+
+    /// The next piece; the first of all has the head, and the body's length where that
+    /// is known.
+    pub(crate) fn piece(&mut self, head: Option<Opening<&Head>>, frames: &[Frame]) -> Bytes {
+        let head = head.map(|(head, length)| Start {
+            status: head.status.as_u16(),
+            length,
+            fields: fields(&head.headers),
+        });
+        let pieces = frames.iter().filter(|frame| !is_nothing(frame)).map(Piece::from).collect();
+        let size = frames.iter().map(|frame| frame.size() + 16).sum::<usize>();
+        let mut out = Vec::with_capacity(PREFIX + 64 + size + CHECKSUM);
+        out.extend_from_slice(MAGIC);
+        out.push(VERSION);
+        // A vector takes everything; without bytes the piece would be a miss.
+        let mut out = postcard::to_extend(&Body { head, pieces }, out).unwrap_or_default();
+        let link = self.0.after(&out);
+        out.extend_from_slice(&link);
+        self.0.go_on(link, frames);
+        out.into()
+    }
+
+    /// The seal of what was written.
+    pub(crate) fn seal(&self) -> Seal {
+        let proof = postcard::to_allocvec(&self.0.proof()).unwrap_or_default();
+        Seal { pieces: self.0.pieces, proof: proof.into() }
+    }
+}
+
+/// Reads a stream.
+#[derive(Debug)]
+pub(crate) struct Decoder(Chain);
+
+impl Decoder {
+    pub(crate) fn new(key: &KeyDigest, flight: FlightRef) -> Self {
+        Self(Chain::new(key, flight))
+    }
+
+    /// The number of the piece that comes next.
+    pub(crate) fn next(&self) -> u64 {
+        self.0.pieces
+    }
+
+    /// Reads the next piece: the head and the body's length, where it is the first, and
+    /// frames, which are slices of `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// Anything but the whole next piece of this stream.
+    pub(crate) fn piece(
+        &mut self,
+        bytes: &Bytes,
+    ) -> Result<(Option<Opening<Head>>, Vec<Frame>), BadRecord> {
+        let (magic, rest) = bytes.split_first_chunk().ok_or(BadRecord::Foreign)?;
+        let (&version, rest) = rest.split_first().ok_or(BadRecord::Foreign)?;
+        if magic != MAGIC {
+            return Err(BadRecord::Foreign);
+        }
+        if version != VERSION {
+            return Err(BadRecord::Version(version));
+        }
+        let (body, link) = rest.split_last_chunk::<CHECKSUM>().ok_or(BadRecord::Checksum)?;
+        if self.0.after(&bytes[..PREFIX + body.len()]) != *link {
+            return Err(BadRecord::Checksum);
+        }
+        let (body, rest) =
+            postcard::take_from_bytes::<Body<'_>>(body).map_err(|_| BadRecord::Malformed)?;
+        if !rest.is_empty() || body.head.is_some() != (self.0.pieces == 0) {
+            return Err(BadRecord::Malformed);
+        }
+        let head = body.head.map(|start| head_of(&start, bytes).ok_or(BadRecord::Malformed));
+        let frames = frames_of(&body.pieces, bytes).ok_or(BadRecord::Malformed)?;
+        let head = head.transpose()?;
+        self.0.go_on(*link, &frames);
+        Ok((head, frames))
+    }
+
+    /// Whether the seal is that of what was read.
+    pub(crate) fn is_sealed_by(&self, seal: &Seal) -> bool {
+        seal.pieces == self.0.pieces
+            && postcard::from_bytes::<Proof>(&seal.proof).is_ok_and(|told| told == self.0.proof())
+    }
+}
+
+fn head_of(start: &Start<'_>, source: &Bytes) -> Option<Opening<Head>> {
+    let status = StatusCode::from_u16(start.status).ok()?;
+    Some((Head { status, headers: header_map(&start.fields, source)? }, start.length))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+
+    use super::*;
+    use crate::id::FlightId;
+
+    fn key() -> KeyDigest {
+        KeyDigest::from_bytes([3; 32])
+    }
+
+    fn flight(token: u64) -> FlightRef {
+        FlightRef { token, id: FlightId::from_u128(9) }
+    }
+
+    fn data(text: &'static str) -> Frame {
+        Frame::Data(Bytes::from_static(text.as_bytes()))
+    }
+
+    fn head() -> Head {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-a", "1".parse().unwrap());
+        Head { status: StatusCode::CREATED, headers }
+    }
+
+    fn written() -> (Vec<Bytes>, Seal) {
+        let mut encoder = Encoder::new(&key(), flight(7));
+        let mut trailers = HeaderMap::new();
+        trailers.insert("x-t", "end".parse().unwrap());
+        let pieces = vec![
+            encoder.piece(Some((&head(), Some(11))), &[data("one")]),
+            encoder.piece(None, &[data("two"), data("three")]),
+            encoder.piece(None, &[Frame::Trailers(trailers)]),
+        ];
+        (pieces, encoder.seal())
+    }
+
+    #[test]
+    fn a_stream_is_read_back() {
+        let (pieces, seal) = written();
+        let mut decoder = Decoder::new(&key(), flight(7));
+        let mut text = Vec::new();
+        let mut trailers = None;
+        for (at, piece) in pieces.iter().enumerate() {
+            assert!(!decoder.is_sealed_by(&seal));
+            let (head, frames) = decoder.piece(piece).unwrap();
+            let head =
+                head.map(|(head, length)| (head.status, head.headers["x-a"].clone(), length));
+            let first = (StatusCode::CREATED, "1".parse().unwrap(), Some(11));
+            assert_eq!(head, (at == 0).then_some(first));
+            for frame in frames {
+                match frame {
+                    Frame::Data(data) => text.extend_from_slice(&data),
+                    Frame::Trailers(map) => trailers = Some(map["x-t"].clone()),
+                }
+            }
+        }
+        assert_eq!(
+            (text.as_slice(), trailers.unwrap().as_bytes()),
+            (&b"onetwothree"[..], &b"end"[..])
+        );
+        assert!(decoder.is_sealed_by(&seal));
+        let short = Seal { pieces: 2, ..seal.clone() };
+        let damaged = Seal { proof: seal.proof.slice(1..), ..seal };
+        assert!(!decoder.is_sealed_by(&short) && !decoder.is_sealed_by(&damaged));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_changes_nothing() {
+        let (pieces, _) = written();
+        let mut decoder = Decoder::new(&key(), flight(7));
+        assert_eq!(decoder.piece(&pieces[1]).unwrap_err(), BadRecord::Checksum);
+        decoder.piece(&pieces[0]).unwrap();
+        for bad in [&pieces[0], &pieces[2]] {
+            assert_eq!(decoder.piece(bad).unwrap_err(), BadRecord::Checksum);
+        }
+        for at in 0..pieces[1].len() {
+            let mut bytes = pieces[1].to_vec();
+            bytes[at] ^= 1;
+            assert!(decoder.piece(&bytes.into()).is_err(), "{at}");
+            assert!(decoder.piece(&pieces[1].slice(..at)).is_err(), "{at}");
+        }
+        assert_eq!(decoder.next(), 1);
+        decoder.piece(&pieces[1]).unwrap();
+        for (key, flight) in [(key(), flight(8)), (KeyDigest::from_bytes([4; 32]), flight(7))] {
+            assert!(Decoder::new(&key, flight).piece(&pieces[0]).is_err());
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Owners that want to know who comes to wait.
+
+use std::time::Duration;
+
+use tower_singleflight::{
+    FlightId, FlightRef,
+    store::{BeatReply, Loss, Pushed},
+};
+
+use super::{
+    Engine, LEASE, Node, STEP, ask, ask_after, is_missing, key,
+    stream::{append, owner, sealed},
+};
+
+pub(crate) async fn owner_hears_who_comes_to_wait(engine: &impl Engine) {
+    let (mut owner, flight) = owner(engine).await;
+    assert_eq!(owner.listened(flight).await, 0);
+    owner.not_pushed().await;
+    let mut first = Node::new(engine, owner.key).await;
+    let (one, two) = (ask(), ask());
+    first.follow(&one, flight).await;
+    owner.watched(flight).await;
+    // The second, and the first again, are no news.
+    let mut second = Node::new(engine, owner.key).await;
+    second.follow(&two, flight).await;
+    first.follow(&one, flight).await;
+    first.watch(&one, LEASE).await;
+    owner.not_pushed().await;
+    first.leave(one.waiter).await;
+    second.leave(two.waiter).await;
+    second.follow(&two, flight).await;
+    owner.watched(flight).await;
+    // Also by a look, and where the marks ran out unseen.
+    second.watch(&two, STEP / 2).await;
+    engine.elapse(STEP).await;
+    first.watch(&one, STEP / 2).await;
+    owner.watched(flight).await;
+    assert_eq!(owner.renewed(flight).await, 1);
+    engine.elapse(STEP).await;
+    assert_eq!(owner.renewed(flight).await, 0);
+    first.watch(&one, LEASE).await;
+    owner.watched(flight).await;
+    owner.not_pushed().await;
+    // What grants, and what only finds something, is no wait.
+    first.leave(one.waiter).await;
+    owner.finished(&sealed(flight, 0)).await;
+    let ended = owner.pushed().await;
+    assert!(matches!(ended, Pushed::Ended { flight: of, .. } if of == flight), "{ended:?}");
+    second.look(&ask_after(flight)).await;
+    second.own(&ask()).await;
+    owner.not_pushed().await;
+}
+
+pub(crate) async fn listening_counts_those_who_came_before(engine: &impl Engine) {
+    let (mut owner, flight) = owner(engine).await;
+    let mut other = Node::new(engine, owner.key).await;
+    let (one, two) = (ask(), ask());
+    other.follow(&one, flight).await;
+    assert_eq!(owner.listened(flight).await, 1);
+    other.follow(&two, flight).await;
+    assert_eq!(owner.listened(flight).await, 2);
+    owner.not_pushed().await;
+    // It renews, as a beat does.
+    engine.elapse(STEP).await;
+    assert_eq!(owner.listened(flight).await, 2);
+    engine.elapse(Duration::from_millis(300)).await;
+    owner.renewed(flight).await;
+}
+
+pub(crate) async fn nobody_comes_unheard(engine: &impl Engine) {
+    for _ in 0..20 {
+        let (mut owner, flight) = owner(engine).await;
+        let mut other = Node::new(engine, owner.key).await;
+        let wait = ask();
+        let (waiters, _) =
+            tokio::join!(owner.listened(flight), async { other.follow(&wait, flight).await });
+        if waiters == 0 {
+            owner.watched(flight).await;
+        }
+        // Both ways a piece reaches the one who waits.
+        owner.appended(&append(flight, 0, &["a"])).await;
+        assert_eq!(other.pushed_piece(flight).await, (0, None));
+    }
+}
+
+pub(crate) async fn listening_for_what_is_not_owned(engine: &impl Engine) {
+    let (mut owner, flight) = owner(engine).await;
+    let stranger = FlightRef { id: FlightId::random(), ..flight };
+    let lost = owner.listen(stranger).await;
+    assert!(matches!(lost, BeatReply::Lost(Loss::Superseded { by }) if by == flight.token));
+    owner.finished(&sealed(flight, 0)).await;
+    assert!(matches!(owner.listen(flight).await, BeatReply::Over));
+    let mut nowhere = Node::new(engine, key()).await;
+    assert!(matches!(nowhere.listen(flight).await, BeatReply::Lost(Loss::Missing)));
+    is_missing(&nowhere.look(&ask()).await);
+}
+
+pub(crate) async fn deafened_owner_hears_nothing(engine: &impl Engine) {
+    let (mut owner, flight) = owner(engine).await;
+    owner.session.deafen();
+    owner.listened(flight).await;
+    let mut other = Node::new(engine, owner.key).await;
+    let wait = ask();
+    other.follow(&wait, flight).await;
+    owner.session.deafen();
+    owner.not_pushed().await;
+    other.leave(wait.waiter).await;
+    other.follow(&wait, flight).await;
+    owner.not_pushed().await;
+    // And hears again where it listens again.
+    assert_eq!(owner.listened(flight).await, 1);
+    other.leave(wait.waiter).await;
+    other.follow(&wait, flight).await;
+    owner.watched(flight).await;
+}

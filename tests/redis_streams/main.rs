@@ -1,0 +1,136 @@
+//! Streams of pieces on a real server: what lies there, what it costs, and what
+//! becomes of it where the server or the way to it is not in order.
+#![cfg(feature = "redis")]
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use support::redis_server::RedisServer;
+use tower_singleflight::{
+    FlightId, FlightRef, KeyDigest, RedisStore, Store, WaiterId,
+    store::{
+        Append, Appended, Beat, BeatReply, EndStatus, Finish, Finished, Join, Joined, Pushed, Seal,
+        Session, StreamEnd,
+    },
+};
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod cost;
+mod damage;
+mod memory_full;
+mod ways;
+
+pub(crate) const LEASE: Duration = Duration::from_secs(3);
+pub(crate) const KEEP: Duration = Duration::from_secs(30);
+
+pub(crate) fn key(n: u8) -> KeyDigest {
+    KeyDigest::from_bytes([n; 32])
+}
+
+pub(crate) fn name(what: &str, n: u8) -> String {
+    format!("ai:flight:{what}:{{{}}}", key(n))
+}
+
+pub(crate) fn fresh() -> Join {
+    Join {
+        flight: FlightId::random(),
+        waiter: WaiterId::random(),
+        known: 0,
+        lease: LEASE,
+        reuse: Duration::ZERO,
+        retention: KEEP,
+        look_only: false,
+    }
+}
+
+pub(crate) fn look(flight: FlightRef) -> Join {
+    Join { known: flight.token, look_only: true, ..fresh() }
+}
+
+pub(crate) fn append(flight: FlightRef, first: u64, pieces: &[&[u8]]) -> Append {
+    let pieces = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
+    Append { flight, first, pieces, kept_from: 0, keep: KEEP, inline: true }
+}
+
+pub(crate) fn seal(pieces: u64) -> Seal {
+    Seal { pieces, proof: Bytes::from_static(b"\0proof\r\n\xff") }
+}
+
+pub(crate) fn sealed(flight: FlightRef, pieces: u64) -> Finish {
+    Finish {
+        flight,
+        status: EndStatus::Done,
+        record: None,
+        seal: Some(seal(pieces)),
+        reusable: true,
+        keep: KEEP,
+        report: String::new(),
+    }
+}
+
+pub(crate) fn end(pieces: u64) -> Option<StreamEnd> {
+    Some(StreamEnd { status: EndStatus::Done, seal: Some(seal(pieces)) })
+}
+
+pub(crate) async fn own(session: &mut dyn Session, join: &Join) -> FlightRef {
+    match session.join(join.clone()).await {
+        Ok(Joined::Own { token }) => FlightRef { token, id: join.flight },
+        other => panic!("not owned: {other:?}"),
+    }
+}
+
+/// Follows; how many pieces there are.
+pub(crate) async fn follow(session: &mut dyn Session, join: &Join) -> u64 {
+    match session.join(join.clone()).await {
+        Ok(Joined::Follow { pieces, .. }) => pieces,
+        other => panic!("not followed: {other:?}"),
+    }
+}
+
+pub(crate) async fn appended(session: &mut dyn Session, append: Append) {
+    let next = append.first + append.pieces.len() as u64;
+    assert_eq!(session.append(append).await.unwrap(), Appended::Accepted { next });
+}
+
+pub(crate) async fn finished(session: &mut dyn Session, finish: Finish) {
+    assert_eq!(session.finish(finish).await.unwrap(), Finished::Accepted);
+}
+
+pub(crate) async fn is_streamed(session: &mut dyn Session, flight: FlightRef) -> bool {
+    matches!(session.join(look(flight)).await,
+        Ok(Joined::Done { flight: f, streamed: true, record: None, .. }) if f == flight)
+}
+
+/// The next push that is not the word to look.
+pub(crate) async fn pushed(session: &mut dyn Session) -> Pushed {
+    loop {
+        let next = tokio::time::timeout(Duration::from_secs(5), session.pushed()).await;
+        match next.expect("a push") {
+            Pushed::Gap => {}
+            pushed => return pushed,
+        }
+    }
+}
+
+pub(crate) async fn gap(session: &mut dyn Session) {
+    loop {
+        let next = tokio::time::timeout(Duration::from_secs(5), session.pushed()).await;
+        if matches!(next.expect("a push"), Pushed::Gap) {
+            return;
+        }
+    }
+}
+
+pub(crate) async fn renew(store: &RedisStore, n: u8, flight: FlightRef) -> BeatReply {
+    let renew = Beat::Renew { key: key(n), flight, lease: LEASE };
+    store.heartbeat().beat(&[renew]).await.remove(0).expect("a beat's answer")
+}
+
+pub(crate) fn ttls(server: &RedisServer, when: &str) {
+    for key in server.lines(&["KEYS", "*"]) {
+        let ttl = server.lines(&["PTTL", &key]);
+        assert!(ttl != [":-1"] || key.ends_with("owner-seq"), "{when}: {key}");
+    }
+}
