@@ -138,6 +138,6 @@ counts! {
     fenced,
     /// Keys found in quarantine.
     quarantined,
-    /// Stored records that could not be read, and counted as a miss.
+    /// Shared answers that could not be read, and counted as a miss.
     bad_records,
 }

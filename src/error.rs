@@ -31,6 +31,9 @@ pub enum FailureKind {
     Draining,
     /// The store is away, and the layer is set to refuse then.
     StoreDown,
+    /// The shared answer has a form that this caller cannot read: another release's,
+    /// or another type's.
+    Unreadable,
 }
 
 impl Failure {
@@ -77,6 +80,7 @@ impl FailureKind {
             Self::Quarantined => "quarantined",
             Self::Draining => "draining",
             Self::StoreDown => "store_down",
+            Self::Unreadable => "unreadable",
         }
     }
 }
@@ -91,6 +95,7 @@ impl fmt::Display for FailureKind {
             Self::Quarantined => "too many owners of this key were lost",
             Self::Draining => "this process is leaving",
             Self::StoreDown => "the store is away",
+            Self::Unreadable => "the shared answer cannot be read",
         })
     }
 }

@@ -172,9 +172,21 @@ where
                     continue;
                 }
                 Heard::Shared { head, reader, extra, role } => {
-                    count(counts, role);
                     let body = Replay::new(Arc::clone(&head), reader, share);
-                    Ok(codec.replay(&head, extra, body, role))
+                    if let Some(response) = codec.replay(&head, extra, body, role) {
+                        count(counts, role);
+                        Ok(response)
+                    } else {
+                        counts.bad_records();
+                        tracing::warn!("a shared answer cannot be read");
+                        if let Some((service, request)) = this.state.as_mut().reclaim() {
+                            let inner = Oneshot::new(service, request);
+                            this.state.set(State::Alone { inner, why: Bypass::Unshared });
+                            continue;
+                        }
+                        counts.failed();
+                        codec.failure(unreadable())
+                    }
                 }
                 Heard::Failed(failure) => {
                     counts.failed();
@@ -187,7 +199,8 @@ where
                         Own::Resumed { head, extra, body } => Ok(codec.resume(&head, extra, body)),
                         Own::Broken { head, extra, reader } => {
                             let body = Replay::new(Arc::clone(&head), reader, None);
-                            Ok(codec.replay(&head, Some(extra), body, FlightRole::Owner))
+                            let own = codec.replay(&head, Some(extra), body, FlightRole::Owner);
+                            own.map_or_else(|| codec.failure(unreadable()), Ok)
                         }
                         Own::Error(error) => Err(codec.error(error)),
                         Own::Panic(panic) => {
@@ -201,6 +214,20 @@ where
             };
             this.state.set(State::Done);
             return Poll::Ready(result);
+        }
+    }
+}
+
+impl<S, Req, K, C> State<S, Req, K, C>
+where
+    S: Service<Req>,
+    C: Codec<Req, S::Response, S::Error>,
+{
+    /// Takes back a request that nobody has run.
+    fn reclaim(self: Pin<&mut Self>) -> Option<(S, Req)> {
+        match self.project() {
+            StateProj::Waiting { waiting } => waiting.seat.as_ref()?.0.as_ref()?.reclaim(),
+            StateProj::Alone { .. } | StateProj::Done => None,
         }
     }
 }
@@ -297,6 +324,10 @@ where
 
 fn vanished() -> Failure {
     Failure::new(FailureKind::OwnerVanished, None)
+}
+
+fn unreadable() -> Failure {
+    Failure::new(FailureKind::Unreadable, None)
 }
 
 fn count(counts: &Counts, role: FlightRole) {

@@ -9,7 +9,7 @@ use std::{
 use tower_layer::Layer;
 
 use crate::{
-    codec::{HttpCodec, Repeat},
+    codec::{HttpCodec, Repeat, ValueCodec},
     config::Config,
     core::{Core, Parts, Stats},
     drain::drain,
@@ -74,6 +74,36 @@ impl<K> SingleFlightLayer<K> {
     /// A layer for HTTP services, with this key and all defaults.
     pub fn new(key: K) -> Self {
         Self::with_codec(key, HttpCodec::default())
+    }
+}
+
+impl<K, T> SingleFlightLayer<K, ValueCodec<T>> {
+    /// A layer for services whose responses are values of a type that serde knows,
+    /// with this key and all defaults. Its error is
+    /// [`FlightError`](crate::FlightError); see [`ValueCodec`] for what is shared.
+    ///
+    /// ```
+    /// use serde::{Deserialize, Serialize};
+    /// use tower::{BoxError, ServiceBuilder, ServiceExt};
+    /// use tower_singleflight::{SingleFlightLayer, key_fn};
+    ///
+    /// #[derive(Serialize, Deserialize)]
+    /// struct Report {
+    ///     pages: u32,
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), BoxError> {
+    /// let reports = ServiceBuilder::new()
+    ///     .layer(SingleFlightLayer::values(key_fn(|year: &u32| Some(year.to_string()))))
+    ///     .service_fn(async |year: u32| Ok::<_, std::io::Error>(Report { pages: year % 100 }));
+    ///
+    /// let report = reports.oneshot(2024).await?;
+    /// assert_eq!(report.pages, 24);
+    /// # Ok(()) }
+    /// ```
+    pub fn values(key: K) -> Self {
+        Self::with_codec(key, ValueCodec::new())
     }
 }
 

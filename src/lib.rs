@@ -28,6 +28,22 @@
 //! # Ok(()) }
 //! ```
 //!
+//! A service that does not speak HTTP takes [`SingleFlightLayer::values`]:
+//!
+//! ```
+//! use tower::{ServiceBuilder, ServiceExt};
+//! use tower_singleflight::{SingleFlightLayer, key_fn};
+//!
+//! # async fn count(_: String) -> Result<u64, std::io::Error> { Ok(1) }
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let words = ServiceBuilder::new()
+//!     .layer(SingleFlightLayer::values(key_fn(|text: &String| Some(text.clone()))))
+//!     .service_fn(count);
+//! # assert_eq!(words.oneshot("one".into()).await.unwrap(), 1);
+//! # }
+//! ```
+//!
 //! # Words
 //!
 //! A **flight** is one shared run of one **key**, from its first caller until its
@@ -82,7 +98,7 @@ pub use self::store::RedisStore;
 pub use self::{
     body::{BodyError, Replay, ResponseBody, Resumed},
     cache_status::FlightRole,
-    codec::{Codec, FlightToken, HttpCodec},
+    codec::{Codec, FlightError, FlightToken, HttpCodec, ValueCodec},
     config::{Abandon, Config, ConfigBuilder, ConfigError, Delivery, LeaseLoss, StoreDown},
     core::Stats,
     error::{Failure, FailureKind},

@@ -134,7 +134,7 @@ where
     }
 
     /// Takes this caller's part of the shared answer in `log`, if that came of its
-    /// own request.
+    /// own request. A request that is still held stays so.
     pub(crate) fn take_shared(&self, log: &Arc<Log>) -> Option<(Reader, C::Extra)> {
         let mut state = self.state();
         match std::mem::replace(&mut *state, State::Gone) {
@@ -240,7 +240,13 @@ where
                 return RunEnd::Private { took: started.elapsed() };
             }
         };
-        let Opened { head, promised, extra, body } = codec.open(response);
+        let Opened { head, promised, extra, body } = match codec.open(response) {
+            Ok(opened) => opened,
+            Err(response) => {
+                self.answer(Own::Private(response));
+                return RunEnd::Private { took: started.elapsed() };
+            }
+        };
         // A server takes the length from the body where the head has none.
         let promised = promised.or_else(|| body.size_hint().exact());
         let promised = promised.filter(|_| !begun.head_only);

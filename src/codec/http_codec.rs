@@ -7,7 +7,7 @@ use http::{
 use http_body::Body;
 use tower::BoxError;
 
-use super::{Begun, Codec, FlightToken, Judgement, Opened};
+use super::{Begun, Codec, FlightToken, Judgement, Opened, value_codec};
 use crate::{
     body::{Replay, ResponseBody, Resumed},
     cache_status::FlightRole,
@@ -141,13 +141,13 @@ where
         }
     }
 
-    fn open(&self, response: Response<ResB>) -> Opened<Extra, ResB> {
+    fn open(&self, response: Response<ResB>) -> Result<Opened<Extra, ResB>, Response<ResB>> {
         let (parts, body) = response.into_parts();
         let head = Head { status: parts.status, headers: self.replay.prepare(&parts.headers) };
         let bodiless = parts.status == StatusCode::NO_CONTENT;
         let promised = (!bodiless).then(|| length(&parts.headers)).flatten();
         let (version, headers, extensions) = (parts.version, parts.headers, parts.extensions);
-        Opened { head, promised, extra: Extra { version, headers, extensions }, body }
+        Ok(Opened { head, promised, extra: Extra { version, headers, extensions }, body })
     }
 
     fn replay(
@@ -156,7 +156,11 @@ where
         extra: Option<Extra>,
         body: Replay,
         role: FlightRole,
-    ) -> Self::Response {
+    ) -> Option<Self::Response> {
+        // A value under the same namespace and key: nothing for a client.
+        if extra.is_none() && head.headers.contains_key(value_codec::MARK) {
+            return None;
+        }
         let mut response = Response::new(ResponseBody::replay(body));
         *response.status_mut() = head.status;
         match extra {
@@ -164,7 +168,7 @@ where
             None => response.headers_mut().clone_from(&head.headers),
         }
         mark(&mut response, role);
-        response
+        Some(response)
     }
 
     fn resume(&self, head: &Head, extra: Extra, body: Resumed<ResB>) -> Self::Response {

@@ -1,7 +1,8 @@
 //! Codecs: from a response to frames and back.
 //!
 //! A layer needs to know of a response what may be shared of it and how it is
-//! given to others. [`HttpCodec`], the default, knows `http::Response`.
+//! given to others. [`HttpCodec`], the default, knows `http::Response`;
+//! [`ValueCodec`] knows every value that serde can write and read back.
 
 use http::HeaderName;
 use http_body::Body;
@@ -14,9 +15,16 @@ use crate::{
     frame::Head,
 };
 
+mod flight_error;
+mod gist;
 mod http_codec;
+mod value_codec;
 
-pub use self::http_codec::{HttpCodec, Once, Repeat, RepeatBody};
+pub use self::{
+    flight_error::FlightError,
+    http_codec::{HttpCodec, Once, Repeat, RepeatBody},
+    value_codec::ValueCodec,
+};
 
 /// Turns responses into frames, and frames into responses.
 ///
@@ -52,17 +60,24 @@ pub trait Codec<Req, Res, E>: Clone + Send + Sync + 'static {
 
     /// Takes a response apart: the head that others get, what stays with its own
     /// caller, and the body.
-    fn open(&self, response: Res) -> Opened<Self::Extra, Self::Body>;
+    ///
+    /// # Errors
+    ///
+    /// The response, where it has no form for others: it is its own caller's alone.
+    fn open(&self, response: Res) -> Result<Opened<Self::Extra, Self::Body>, Res>;
 
     /// The response of a flight, for one of its callers; `extra` is there for the
     /// caller whose request was run.
+    ///
+    /// `None` where these frames are not the form of any response: then the caller's
+    /// own request is run, or it gets a failure if that was used up already.
     fn replay(
         &self,
         head: &Head,
         extra: Option<Self::Extra>,
         body: Replay,
         role: FlightRole,
-    ) -> Self::Response;
+    ) -> Option<Self::Response>;
 
     /// A response that was taken apart and then turned out not to be shareable.
     fn resume(&self, head: &Head, extra: Self::Extra, body: Resumed<Self::Body>) -> Self::Response;

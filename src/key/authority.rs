@@ -1,12 +1,14 @@
 //! Whom a request is for.
 
-use http::{HeaderMap, Uri, header::HOST};
+use http::{Uri, Version, header::HOST};
 
-use super::{Bypass, KeyBuilder};
+use super::{Bypass, KeyBuilder, RequestView};
 
 /// A host, and what stands before it in a URI.
 #[derive(Clone, Copy)]
 pub(super) struct Authority<'a> {
+    // Empty where it is not told apart.
+    scheme: &'a str,
     // Kept as it is: a password may be told apart by case alone.
     userinfo: &'a [u8],
     host: &'a [u8],
@@ -18,13 +20,19 @@ impl<'a> Authority<'a> {
     /// A service may route by either, so a request in which they differ, or one
     /// with several `host` lines, could put one tenant's answer under another
     /// tenant's key.
-    pub(super) fn of(uri: &'a Uri, headers: &'a HeaderMap) -> Result<Self, Bypass> {
-        let mut hosts = headers.get_all(HOST).iter();
+    ///
+    /// On HTTP/1 a scheme is in the requests of clients, and not in those that come
+    /// to a server. One that goes out in the clear is another than one that does not.
+    pub(super) fn of(uri: &'a Uri, request: RequestView<'a>) -> Result<Self, Bypass> {
+        let scheme = uri.scheme_str().filter(|_| request.version() < Version::HTTP_2);
+        let scheme = scheme.unwrap_or_default();
+        let mut hosts = request.headers().get_all(HOST).iter();
         let host = match (hosts.next(), hosts.next()) {
             (_, Some(_)) => return Err(Bypass::NoAuthority),
-            (host, None) => host.map(|host| Self::parse(host.as_bytes())),
+            (host, None) => host.map(|host| Self::parse(scheme, host.as_bytes())),
         };
-        let uri = uri.authority().map(|authority| Self::parse(authority.as_str().as_bytes()));
+        let uri = uri.authority();
+        let uri = uri.map(|authority| Self::parse(scheme, authority.as_str().as_bytes()));
         match (uri, host) {
             (Some(uri), Some(host)) if !uri.host.eq_ignore_ascii_case(host.host) => None,
             (Some(found), _) | (None, Some(found)) => Some(found),
@@ -34,22 +42,27 @@ impl<'a> Authority<'a> {
         .ok_or(Bypass::NoAuthority)
     }
 
-    fn parse(text: &'a [u8]) -> Self {
+    fn parse(scheme: &'a str, text: &'a [u8]) -> Self {
         let at = text.iter().rposition(|byte| *byte == b'@').map_or(0, |at| at + 1);
         let (userinfo, host) = text.split_at(at);
-        // Both ports: what HTTP/1 says of its scheme is not in the request.
-        let host = [&b":80"[..], b":443", b":"]
-            .into_iter()
-            .find_map(|port| host.strip_suffix(port))
-            .unwrap_or(host);
-        Self { userinfo, host }
+        let ports: &[&[u8]] = match scheme {
+            "http" => &[b":80", b":"],
+            "https" => &[b":443", b":"],
+            // What a server hears on HTTP/1 does not say which of the two it is.
+            "" => &[b":80", b":443", b":"],
+            _ => &[],
+        };
+        let host = ports.iter().find_map(|port| host.strip_suffix(*port)).unwrap_or(host);
+        Self { scheme, userinfo, host }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.userinfo.len() + self.host.len()
+        self.scheme.len() + 1 + self.userinfo.len() + self.host.len()
     }
 
     pub(super) fn write(&self, key: &mut KeyBuilder) {
-        key.push_lowered(self.userinfo, self.host);
+        // No host has such a byte in it.
+        let end: &[u8] = if self.scheme.is_empty() { b"" } else { b"\0" };
+        key.push_lowered([self.scheme.as_bytes(), end, self.userinfo], self.host);
     }
 }

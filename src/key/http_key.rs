@@ -20,6 +20,9 @@ type OriginalUri = Arc<dyn Fn(&Extensions) -> Option<&Uri> + Send + Sync>;
 /// apart: upper and lower case of the host, the ports 80 and 443, HTTP/1 and
 /// HTTP/2, the order of different header names.
 ///
+/// A client's request has a scheme in its URI, and is told apart by that and by
+/// the port. One that is marked as HTTP/2 looks as it does to a server, and is not.
+///
 /// Not shared are requests other than `GET` and `HEAD`, those that ask for an
 /// upgrade, for a range or under a condition, those with
 /// `cache-control: no-store`, and those that do not say clearly whom they are
@@ -217,7 +220,7 @@ impl Rules {
         let uri = original.unwrap_or(request.uri());
         let authority = match &self.authority {
             Some(_) => None,
-            None => Some(Authority::of(uri, request.headers())?),
+            None => Some(Authority::of(uri, request)?),
         };
         let fixed = self.authority.as_deref().unwrap_or_default();
         let query = uri.query();

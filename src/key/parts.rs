@@ -103,9 +103,9 @@ impl KeyBuilder {
         pieces.iter().for_each(|piece| self.bytes.extend_from_slice(piece));
     }
 
-    /// Adds a part of these pieces, the second one in lower case.
-    pub(crate) fn push_lowered(&mut self, first: &[u8], lowered: &[u8]) {
-        self.push(&[first, lowered]);
+    /// Adds a part of these pieces, the last one in lower case.
+    pub(crate) fn push_lowered(&mut self, [a, b, c]: [&[u8]; 3], lowered: &[u8]) {
+        self.push(&[a, b, c, lowered]);
         let start = self.bytes.len() - lowered.len();
         self.bytes[start..].make_ascii_lowercase();
     }

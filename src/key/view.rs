@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use http::{Extensions, HeaderMap, Method, Request, Uri};
+use http::{Extensions, HeaderMap, Method, Request, Uri, Version};
 
 /// A request as seen without its body, for predicates over requests with any
 /// type of body. See [`HttpKey::bypass_if`](crate::HttpKey::bypass_if).
@@ -10,6 +10,7 @@ use http::{Extensions, HeaderMap, Method, Request, Uri};
 pub struct RequestView<'a> {
     method: &'a Method,
     uri: &'a Uri,
+    version: Version,
     headers: &'a HeaderMap,
     extensions: &'a Extensions,
 }
@@ -20,6 +21,7 @@ impl<'a> RequestView<'a> {
         Self {
             method: request.method(),
             uri: request.uri(),
+            version: request.version(),
             headers: request.headers(),
             extensions: request.extensions(),
         }
@@ -35,6 +37,12 @@ impl<'a> RequestView<'a> {
     #[must_use]
     pub const fn uri(&self) -> &'a Uri {
         self.uri
+    }
+
+    /// The version of HTTP.
+    #[must_use]
+    pub const fn version(&self) -> Version {
+        self.version
     }
 
     /// The header fields.

@@ -13,3 +13,4 @@ mod rig;
 mod sharing;
 mod streams;
 mod tap;
+mod unreadable;

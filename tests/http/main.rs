@@ -8,6 +8,7 @@ mod support;
 
 mod body_steps;
 mod cancel;
+mod client;
 mod debug;
 mod failing_bodies;
 mod failures;

@@ -1,0 +1,136 @@
+//! Examples as child processes.
+
+use std::{
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http::StatusCode;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+
+/// The longest that a line or an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running example; killed when dropped.
+pub(crate) struct Program {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Program {
+    pub(crate) fn start(example: &str, args: &[&str]) -> Self {
+        let mut child = Command::new(binary(example))
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the example starts");
+        let stdout = child.stdout.take().expect("its stdout");
+        let (send, lines) = mpsc::channel();
+        // What it says is read to the end, so that it never waits for a reader.
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let _ = send.send(line);
+            }
+        });
+        Self { child, lines }
+    }
+
+    /// The next line that it prints, or none when it has ended.
+    pub(crate) fn line(&self) -> Option<String> {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => Some(line),
+            Err(mpsc::RecvTimeoutError::Disconnected) => None,
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("no line in {PATIENCE:?}"),
+        }
+    }
+
+    /// All further lines, to its end, which must be a good one.
+    pub(crate) fn lines_to_the_end(mut self) -> Vec<String> {
+        let lines = std::iter::from_fn(|| self.line()).collect();
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("its status") {
+                assert!(status.success(), "{status}");
+                return lines;
+            }
+            assert!(Instant::now() < end, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An example that is a server.
+pub(crate) struct Server {
+    pub(crate) program: Program,
+    pub(crate) address: SocketAddr,
+    http: Client<HttpConnector, Empty<Bytes>>,
+}
+
+impl Server {
+    /// Starts one that takes `--listen`, on a free port.
+    pub(crate) fn start(example: &str, args: &[&str]) -> Self {
+        let program = Program::start(example, &[&["--listen", "127.0.0.1:0"], args].concat());
+        let line = program.line().expect("a first line");
+        let address = line.strip_prefix("listening on ").unwrap_or_default();
+        let address = address.trim_start_matches("http://").parse();
+        let address = address.unwrap_or_else(|_| panic!("the first line: {line}"));
+        let http = Client::builder(TokioExecutor::new()).build_http();
+        Self { program, address, http }
+    }
+
+    /// The addresses in the next line that has a `curl` in it.
+    pub(crate) fn next_curl(&self) -> Vec<String> {
+        let line = std::iter::from_fn(|| self.program.line()).find(|line| line.contains("curl "));
+        let line = line.expect("a line with curl");
+        let words = line.split([' ', '\'']).filter(|word| word.starts_with("http://"));
+        words.map(str::to_owned).collect()
+    }
+
+    /// Asks for an address or, at this server, for a path.
+    pub(crate) fn get(&self, what: &str) -> impl Future<Output = (StatusCode, String)> + use<> {
+        let uri = match what.strip_prefix('/') {
+            Some(path) => format!("http://{}/{path}", self.address),
+            None => what.to_owned(),
+        };
+        let http = self.http.clone();
+        async move {
+            let asked = async {
+                let response = http.get(uri.parse().expect("an address")).await?;
+                let (head, body) = response.into_parts();
+                let body = body.collect().await?.to_bytes();
+                Ok((head.status, String::from_utf8_lossy(&body).into_owned()))
+            };
+            match tokio::time::timeout(PATIENCE, asked).await {
+                Ok(Ok(answer)) => answer,
+                Ok(Err::<_, tower::BoxError>(error)) => panic!("{uri}: {error}"),
+                Err(_) => panic!("{uri}: no answer in {PATIENCE:?}"),
+            }
+        }
+    }
+}
+
+fn binary(example: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("this test's own path");
+    let profile = test.parent().and_then(|deps| deps.parent()).expect("target/<profile>/deps");
+    let binary = profile.join("examples").join(example);
+    let path = binary.display();
+    assert!(binary.is_file(), "no {path}: build it by `cargo build --example {example}`");
+    binary
+}

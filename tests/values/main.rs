@@ -1,0 +1,13 @@
+//! The layer over services whose response is a value.
+//!
+//! Tests are named for the rows of the list of cases. All but those on a real server
+//! run on a paused clock.
+
+mod errors;
+mod misfits;
+mod readiness;
+#[cfg(feature = "redis")]
+mod redis;
+mod sharing;
+mod stacks;
+mod support;
