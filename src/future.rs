@@ -27,13 +27,15 @@ use crate::{
     key::Bypass,
     log::{Reader, SharedRun},
     seat::{Own, OwnOf, Seat},
+    store::BoxFuture,
 };
 
 pin_project! {
     /// The future of [`SingleFlight`](crate::SingleFlight).
     ///
     /// Dropped, it gives up this caller's share of the flight; the run goes on
-    /// while another caller holds one, in any process.
+    /// while another caller holds one, in any process. Where the key covers the
+    /// request's body, that is read first; until then there is nothing to give up.
     pub struct ResponseFuture<S, Req, K, C>
     where
         S: Service<Req>,
@@ -54,6 +56,8 @@ pin_project! {
         C: Codec<Req, S::Response, S::Error>,
     {
         Alone { #[pin] inner: Oneshot<S, Req>, why: Bypass },
+        /// The request is read for its key, and in no flight.
+        Reading { reading: BoxFuture<'static, ResponseFuture<S, Req, K, C>> },
         Waiting { #[pin] waiting: Waiting<S, Req, K, C> },
         Done,
     }
@@ -126,6 +130,14 @@ where
         Self { parts, state: State::Alone { inner, why } }
     }
 
+    /// `read` ends in what comes after the request was read.
+    pub(crate) fn reading(
+        parts: Arc<Parts<K, C>>,
+        read: impl Future<Output = Self> + Send + 'static,
+    ) -> Self {
+        Self { parts, state: State::Reading { reading: Box::pin(read) } }
+    }
+
     pub(crate) fn waiting(
         parts: Arc<Parts<K, C>>,
         seat: Arc<Seat<S, Req, K, C>>,
@@ -160,6 +172,11 @@ where
                         Ok(response) => Ok(codec.pass(response, role)),
                         Err(error) => Err(codec.error(error)),
                     });
+                }
+                StateProj::Reading { reading } => {
+                    let ResponseFuture { state, .. } = ready!(reading.as_mut().poll(cx));
+                    this.state.set(state);
+                    continue;
                 }
                 StateProj::Waiting { waiting } => ready!(waiting.poll(cx, this.parts.core())),
                 // As every future: it is not polled again.
@@ -227,7 +244,7 @@ where
     fn reclaim(self: Pin<&mut Self>) -> Option<(S, Req)> {
         match self.project() {
             StateProj::Waiting { waiting } => waiting.seat.as_ref()?.0.as_ref()?.reclaim(),
-            StateProj::Alone { .. } | StateProj::Done => None,
+            _ => None,
         }
     }
 }

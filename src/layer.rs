@@ -199,7 +199,8 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
     /// who comes after begins a new flight, in every process. Those who wait get the
     /// old run's answer in the process that runs it, and the new one's elsewhere.
     ///
-    /// A request that takes no part has nothing to be forgotten. Another process's
+    /// A request that takes no part has nothing to be forgotten; for one whose body is
+    /// in its key there is [`forget_with_body`](Self::forget_with_body). Another process's
     /// callers may still join a run of their own process for a heartbeat.
     ///
     /// # Errors
@@ -219,6 +220,34 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
             match key {
                 Some(key) => core.forget(key).await,
                 None => Ok(()),
+            }
+        }
+    }
+
+    /// As [`forget`](Self::forget), for a key that covers the body: reads the request
+    /// as it is read before it joins a flight.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`forget`](Self::forget).
+    pub fn forget_with_body<Req>(
+        &self,
+        request: Req,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send + use<K, C, Req>
+    where
+        K: KeyExtractor<Req>,
+        Req: Send + 'static,
+    {
+        let parts = self.parts();
+        let (core, key) = (Arc::clone(parts.core()), parts.key.clone());
+        async move {
+            let key = match key.reads(&request) {
+                true => key.read(request).await.1,
+                false => key.extract(&request),
+            };
+            match key {
+                Ok(key) => core.forget(core.digester.digest(&key)).await,
+                Err(_) => Ok(()),
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::{
     core::Parts,
     flight::launch,
     future::ResponseFuture,
-    key::{Bypass, KeyExtractor},
+    key::{Bypass, Key, KeyExtractor},
     layer::SingleFlightLayer,
     seat::Seat,
 };
@@ -88,31 +88,60 @@ where
         Poll::Ready(Ok(()))
     }
 
+    #[expect(clippy::async_yields_async, reason = "the response's future goes on with it")]
     fn call(&mut self, request: Req) -> Self::Future {
         let parts = Arc::clone(&self.parts);
         let inner = self.inner.clone();
-        let key = match parts.key.extract(&request) {
-            Err(why) => return ResponseFuture::alone(parts, inner, request, why),
-            Ok(_) if !parts.key.covers_body() && parts.codec.has_body(&request) => {
-                return ResponseFuture::alone(parts, inner, request, Bypass::Body);
-            }
-            Ok(key) => parts.core().digester.digest(&key),
-        };
         let chain = Chain::current();
-        if chain.contains(&key) {
-            return ResponseFuture::alone(parts, inner, request, Bypass::Recursion);
+        if parts.key.reads(&request) {
+            let read = parts.key.read(request);
+            let entering = Arc::clone(&parts);
+            return ResponseFuture::reading(parts, async move {
+                let (request, key) = read.await;
+                enter(entering, inner, request, key, chain)
+            });
         }
-        if Handle::try_current().is_err() {
-            return ResponseFuture::alone(parts, inner, request, Bypass::NoRuntime);
-        }
-        let seat = Arc::new(Seat::new(Arc::clone(&parts), key, chain, inner, request));
-        let core = parts.core();
-        let (share, started) = core.flights.enter(key, Arc::clone(&seat) as _);
-        if let Some(flight) = started {
-            launch(core, &flight);
-        }
-        ResponseFuture::waiting(parts, seat, share)
+        let key = match parts.key.extract(&request) {
+            Ok(_) if !parts.key.covers_body() && parts.codec.has_body(&request) => {
+                Err(Bypass::Body)
+            }
+            key => key,
+        };
+        enter(parts, inner, request, key, chain)
     }
+}
+
+/// Lets a request whose key is known join a flight, or run alone.
+fn enter<S, Req, K, C>(
+    parts: Arc<Parts<K, C>>,
+    inner: S,
+    request: Req,
+    key: Result<Key, Bypass>,
+    chain: Chain,
+) -> ResponseFuture<S, Req, K, C>
+where
+    S: Service<Req, Future: Send, Response: Send, Error: Send> + Clone + Send + 'static,
+    Req: Send + 'static,
+    K: KeyExtractor<Req>,
+    C: Codec<Req, S::Response, S::Error>,
+{
+    let key = match key {
+        Err(why) => return ResponseFuture::alone(parts, inner, request, why),
+        Ok(key) => parts.core().digester.digest(&key),
+    };
+    if chain.contains(&key) {
+        return ResponseFuture::alone(parts, inner, request, Bypass::Recursion);
+    }
+    if Handle::try_current().is_err() {
+        return ResponseFuture::alone(parts, inner, request, Bypass::NoRuntime);
+    }
+    let seat = Arc::new(Seat::new(Arc::clone(&parts), key, chain, inner, request));
+    let core = parts.core();
+    let (share, started) = core.flights.enter(key, Arc::clone(&seat) as _);
+    if let Some(flight) = started {
+        launch(core, &flight);
+    }
+    ResponseFuture::waiting(parts, seat, share)
 }
 
 impl<S: fmt::Debug, K, C> fmt::Debug for SingleFlight<S, K, C> {

@@ -14,6 +14,8 @@ pub enum Bypass {
     Body,
     /// The body is larger than the limit for keys over bodies.
     BodyTooLarge,
+    /// The body broke off while it was read for its key.
+    BodyFailed,
     /// The request asks for another protocol on its connection.
     Upgrade,
     /// The request asks for a part of the response.
@@ -49,6 +51,7 @@ impl Bypass {
             Self::Method => "method",
             Self::Body => "body",
             Self::BodyTooLarge => "body_too_large",
+            Self::BodyFailed => "body_failed",
             Self::Upgrade => "upgrade",
             Self::Range => "range",
             Self::Conditional => "conditional",

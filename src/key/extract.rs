@@ -31,8 +31,33 @@ pub trait KeyExtractor<Req>: Clone + Send + Sync + 'static {
     /// The reason why this request is to run alone.
     fn extract(&self, request: &Req) -> Result<Key, Bypass>;
 
-    /// Whether the key covers the body of the request. By default it does not,
-    /// and requests with a body run alone.
+    /// Whether the key of this request is found by [`read`](Self::read) and not by
+    /// [`extract`](Self::extract), since its body must be read first. By default it
+    /// never is.
+    fn reads(&self, request: &Req) -> bool {
+        let _ = request;
+        false
+    }
+
+    /// Reads what the key covers of this request, and gives it back as inner is to
+    /// see it, with its key or the reason why it is to run alone.
+    ///
+    /// It is asked for where [`reads`](Self::reads) says so, and driven by the
+    /// caller's own future, dropped with it: the request is in no flight before it
+    /// is done. By default it reads nothing.
+    fn read(
+        &self,
+        request: Req,
+    ) -> impl Future<Output = (Req, Result<Key, Bypass>)> + Send + 'static
+    where
+        Req: Send + 'static,
+    {
+        let key = self.extract(&request);
+        std::future::ready((request, key))
+    }
+
+    /// Whether keys that were found without reading cover the body of the request.
+    /// By default they do not, and requests with a body run alone.
     fn covers_body(&self) -> bool {
         false
     }

@@ -2,18 +2,16 @@
 
 use std::{fmt, sync::Arc};
 
-use http::{Extensions, HeaderName, Method, Request, Uri, header::HOST};
+use http::{Extensions, HeaderName, Method, Request, Uri};
 
 use super::{
-    Bypass, Key, KeyBuilder, KeyExtractor, NOISE, RequestView, authority::Authority, fields::Fields,
+    Bypass, Key, KeyExtractor, RequestView,
+    body::{BodyKey, Form, Json, Raw, ReadBody},
+    rules::Rules,
 };
-use crate::headers::HeaderList;
-
-type Predicate = Arc<dyn Fn(RequestView<'_>) -> bool + Send + Sync>;
-type OriginalUri = Arc<dyn Fn(&Extensions) -> Option<&Uri> + Send + Sync>;
 
 /// The key of an HTTP request: method, authority, path, query, and every header
-/// field but a [published list of noise](NOISE).
+/// field but a [published list of noise](crate::key::NOISE).
 ///
 /// Taken as they are: path and query (nothing is decoded, sorted or cleaned
 /// up), the values of header fields, their order within one name. Not told
@@ -28,6 +26,9 @@ type OriginalUri = Arc<dyn Fn(&Extensions) -> Option<&Uri> + Send + Sync>;
 /// `cache-control: no-store`, and those that do not say clearly whom they are
 /// for: without a host, with several, or with a `host` that differs from the
 /// URI. See the [module docs](crate::key).
+///
+/// `B` says how bodies are read: not at all, unless [`json_body`](Self::json_body)
+/// or [`raw_body`](Self::raw_body) asks for it.
 ///
 /// # Below nested routers
 ///
@@ -44,31 +45,15 @@ type OriginalUri = Arc<dyn Fn(&Extensions) -> Option<&Uri> + Send + Sync>;
 ///     .bypass_if(|request| request.uri().path().starts_with("/live/"));
 /// ```
 #[derive(Clone, Default)]
-pub struct HttpKey {
+pub struct HttpKey<B = NoBody> {
     // Services are cloned for each request; their keys must cost nothing.
-    rules: Arc<Rules>,
+    pub(super) rules: Arc<Rules>,
+    pub(super) body: B,
 }
 
-#[derive(Clone)]
-struct Rules {
-    authority: Option<Box<str>>,
-    noise: HeaderList,
-    only: Option<HeaderList>,
-    bypass_if: Vec<Predicate>,
-    original_uri: Option<OriginalUri>,
-}
-
-impl Default for Rules {
-    fn default() -> Self {
-        Self {
-            authority: None,
-            noise: HeaderList::published(NOISE),
-            only: None,
-            bypass_if: Vec::new(),
-            original_uri: None,
-        }
-    }
-}
+/// Says of an [`HttpKey`] that it reads no bodies: requests with one run alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoBody;
 
 impl HttpKey {
     /// The default key.
@@ -77,54 +62,103 @@ impl HttpKey {
         Self::default()
     }
 
+    /// Takes JSON bodies into the key, in a form in which the order of members,
+    /// white space and the ways to escape a character do not count.
+    ///
+    /// Shared are then also `POST` requests whose `content-type` is
+    /// `application/json` or ends in `+json`; **their handlers must only answer**,
+    /// since one run stands for many callers. All others are as before. Every
+    /// member counts but those that [`leave_out`](Self::leave_out) names. Numbers
+    /// count as they are written: `1` and `1.0` differ.
+    ///
+    /// Whatever is doubtful counts byte by byte: what is no JSON, repeated members,
+    /// lone surrogates, more than 128 levels, a `charset` that is not UTF-8, a
+    /// `content-encoding`. For a service to which the order of members means
+    /// something there is [`raw_body`](Self::raw_body).
+    ///
+    /// The body is read before the request joins a flight; meanwhile it waits for
+    /// its client and holds nothing. `give_back` turns what was read, and the rest,
+    /// into the type of body that the service takes: for axum it is
+    /// `axum::body::Body::new`. See [`body_limit`](Self::body_limit) for larger ones.
+    ///
+    /// ```
+    /// use axum::body::Body;
+    /// use tower_singleflight::{HttpKey, SingleFlightLayer};
+    ///
+    /// # fn f() -> Result<(), tower_singleflight::key::PointerError> {
+    /// let key = HttpKey::new().json_body(Body::new).leave_out("/user")?;
+    /// let layer = SingleFlightLayer::new(key);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn json_body<B, F>(self, give_back: F) -> HttpKey<BodyKey<F, Json>>
+    where
+        F: Fn(ReadBody<B>) -> B + Clone + Send + Sync + 'static,
+    {
+        HttpKey { rules: self.rules, body: BodyKey::new(give_back, Form::json()) }
+    }
+
+    /// Takes bodies into the key, byte by byte.
+    ///
+    /// Shared are then also `POST` requests, of any `content-type`; **their handlers
+    /// must only answer**, since one run stands for many callers. For the rest see
+    /// [`json_body`](Self::json_body).
+    ///
+    /// ```
+    /// use axum::body::Body;
+    /// use tower_singleflight::{HttpKey, SingleFlightLayer};
+    ///
+    /// let layer = SingleFlightLayer::new(HttpKey::new().raw_body(Body::new));
+    /// ```
+    #[must_use]
+    pub fn raw_body<B, F>(self, give_back: F) -> HttpKey<BodyKey<F, Raw>>
+    where
+        F: Fn(ReadBody<B>) -> B + Clone + Send + Sync + 'static,
+    {
+        HttpKey { rules: self.rules, body: BodyKey::new(give_back, Form::Raw) }
+    }
+}
+
+impl<B> HttpKey<B> {
     /// Uses this name in place of the host that a request names, for fleets
     /// that answer alike under several names. `host` is then not read at all.
     ///
     /// Default: the host of the request.
     #[must_use]
     pub fn authority(mut self, fixed: impl Into<String>) -> Self {
-        self.rules().authority = Some(fixed.into().into_boxed_str());
+        self.rules().set_authority(fixed.into());
         self
     }
 
     /// Leaves a header field out of the key: requests that differ in it alone
     /// get **the same answer**.
     ///
-    /// Default: the names in [`NOISE`].
+    /// Default: the names in [`NOISE`](crate::key::NOISE).
     #[must_use]
     pub fn ignore(mut self, name: impl Into<HeaderName>) -> Self {
-        let name = name.into();
-        let rules = self.rules();
-        rules.noise.insert(&name);
-        if let Some(only) = &mut rules.only {
-            only.remove(&name);
-        }
+        self.rules().ignore(&name.into());
         self
     }
 
-    /// Takes a header field into the key, also one of [`NOISE`].
+    /// Takes a header field into the key, also one of [`NOISE`](crate::key::NOISE).
     ///
-    /// Default: every field but those in [`NOISE`].
+    /// Default: every field but those in [`NOISE`](crate::key::NOISE).
     #[must_use]
     pub fn cover(mut self, name: impl Into<HeaderName>) -> Self {
-        let name = name.into();
-        let rules = self.rules();
-        rules.noise.remove(&name);
-        if let Some(only) = &mut rules.only {
-            only.insert(&name);
-        }
+        self.rules().cover(&name.into());
         self
     }
 
     /// Takes these header fields into the key and no others.
     ///
     /// Requests that differ in anything else, **also in `authorization` or
-    /// `cookie`, get the same answer**: name all that the answer depends on.
+    /// `cookie`, get the same answer**: name all that the answer depends on. Where
+    /// the body is in the key, `content-type` and `content-encoding` are as well.
     ///
-    /// Default: every field but those in [`NOISE`].
+    /// Default: every field but those in [`NOISE`](crate::key::NOISE).
     #[must_use]
     pub fn only(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
-        self.rules().only = Some(names.into_iter().collect());
+        self.rules().set_only(names.into_iter().collect());
         self
     }
 
@@ -137,7 +171,7 @@ impl HttpKey {
     where
         F: Fn(RequestView<'_>) -> bool + Send + Sync + 'static,
     {
-        self.rules().bypass_if.push(Arc::new(predicate));
+        self.rules().bypass_if(Arc::new(predicate));
         self
     }
 
@@ -163,7 +197,7 @@ impl HttpKey {
     where
         F: Fn(&Extensions) -> Option<&Uri> + Send + Sync + 'static,
     {
-        self.rules().original_uri = Some(Arc::new(find));
+        self.rules().set_original_uri(Arc::new(find));
         self
     }
 
@@ -174,87 +208,26 @@ impl HttpKey {
 
 impl<B> KeyExtractor<Request<B>> for HttpKey {
     fn extract(&self, request: &Request<B>) -> Result<Key, Bypass> {
-        self.rules.extract(RequestView::new(request))
+        extract(&self.rules, RequestView::new(request))
     }
 
     fn covers_header(&self, name: &HeaderName) -> bool {
-        self.rules.covers(name) || (name == HOST && self.rules.authority.is_none())
+        self.rules.covers(name)
     }
 }
 
-impl fmt::Debug for HttpKey {
+/// The key of a request whose body is not read.
+pub(super) fn extract(rules: &Rules, request: RequestView<'_>) -> Result<Key, Bypass> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return Err(Bypass::Method);
+    }
+    Ok(rules.head(request)?.build())
+}
+
+impl<B: fmt::Debug> fmt::Debug for HttpKey<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rules = &*self.rules;
         let mut out = f.debug_struct("HttpKey");
-        out.field("authority", &rules.authority);
-        match &rules.only {
-            Some(only) => out.field("only", only),
-            None => out.field("ignored", &rules.noise),
-        };
-        out.field("bypass_if", &rules.bypass_if.iter().map(|_| Dots).collect::<Vec<_>>())
-            .field("original_uri", &rules.original_uri.as_ref().map(|_| Dots))
-            .finish()
-    }
-}
-
-struct Dots;
-
-impl fmt::Debug for Dots {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("..")
-    }
-}
-
-impl Rules {
-    fn extract(&self, request: RequestView<'_>) -> Result<Key, Bypass> {
-        if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return Err(Bypass::Method);
-        }
-        let mut fields = Fields::new(request.headers());
-        let fields = fields.pick(|name| self.covers(name))?;
-        if self.bypass_if.iter().any(|predicate| predicate(request)) {
-            return Err(Bypass::Predicate);
-        }
-
-        let original = self.original_uri.as_ref().and_then(|find| find(request.extensions()));
-        let uri = original.unwrap_or(request.uri());
-        let authority = match &self.authority {
-            Some(_) => None,
-            None => Some(Authority::of(uri, request)?),
-        };
-        let fixed = self.authority.as_deref().unwrap_or_default();
-        let query = uri.query();
-
-        // Four parts, then two for each field: one allocation holds them all.
-        let length = authority.map_or(fixed.len(), |authority| authority.len())
-            + request.method().as_str().len()
-            + uri.path().len()
-            + query.map_or(0, |query| query.len() + 1)
-            + fields.iter().flatten().map(|(n, v)| n.as_str().len() + v.len()).sum::<usize>()
-            + (4 + 2 * fields.len()) * 2;
-        let mut key = KeyBuilder::with_capacity(length);
-        key.push(&[request.method().as_str().as_bytes()]);
-        match authority {
-            Some(authority) => authority.write(&mut key),
-            None => key.push(&[fixed.as_bytes()]),
-        }
-        key.push(&[uri.path().as_bytes()]);
-        match query {
-            // No query and an empty one are different resources.
-            Some(query) => key.push(&[b"?", query.as_bytes()]),
-            None => key.push(&[]),
-        }
-        for (name, value) in fields.iter().flatten() {
-            key.push(&[name.as_str().as_bytes()]);
-            key.push(&[value.as_bytes()]);
-        }
-        Ok(key.build())
-    }
-
-    fn covers(&self, name: &HeaderName) -> bool {
-        match &self.only {
-            Some(only) => only.contains(name),
-            None => !self.noise.contains(name),
-        }
+        self.rules.debug(&mut out);
+        out.field("body", &self.body).finish()
     }
 }

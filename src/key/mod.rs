@@ -35,6 +35,30 @@
 //! assert_eq!(key.extract(&String::new()), Err(Bypass::NoKey));
 //! ```
 //!
+//! # Bodies
+//!
+//! A request with a body runs alone, unless its key covers the body.
+//! [`HttpKey::json_body`] takes JSON into the key, for services that are asked by
+//! `POST` as LLM APIs are; [`HttpKey::raw_body`] takes the bytes. The body is read
+//! up to a limit before the request joins a flight, and inner gets it back as it
+//! was, as a [`ReadBody`] in the service's own type of body:
+//!
+//! ```
+//! use axum::{Router, body::Body, routing::post};
+//! use tower_singleflight::{HttpKey, SingleFlightLayer};
+//!
+//! # async fn complete() -> &'static str { "42" }
+//! # fn f() -> Result<(), tower_singleflight::key::PointerError> {
+//! let key = HttpKey::new()
+//!     .json_body(Body::new)
+//!     .body_limit(256 * 1024)
+//!     .leave_out("/user")?;
+//! let app: Router = Router::new()
+//!     .route("/v1/complete", post(complete))
+//!     .layer(SingleFlightLayer::new(key));
+//! # Ok(()) }
+//! ```
+//!
 //! # Below nested routers
 //!
 //! A router that nests others takes the prefix off the path. A layer inside
@@ -42,13 +66,16 @@
 //! key**. See [`HttpKey::original_uri`], which is needed there.
 
 mod authority;
+mod body;
 mod bypass;
 mod digest;
 mod extract;
 mod fields;
 mod http_key;
+mod json;
 mod noise;
 mod parts;
+mod rules;
 mod view;
 
 #[cfg(test)]
@@ -56,9 +83,11 @@ mod tests;
 
 pub(crate) use self::digest::Digester;
 pub use self::{
+    body::{BodyKey, Json, Raw, ReadBody},
     bypass::Bypass,
     extract::{KeyExtractor, KeyFn, key_fn},
-    http_key::HttpKey,
+    http_key::{HttpKey, NoBody},
+    json::PointerError,
     noise::NOISE,
     parts::{Key, KeyBuilder},
     view::RequestView,

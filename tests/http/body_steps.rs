@@ -2,11 +2,8 @@
 
 use std::convert::Infallible;
 
-use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Method, Response};
-use http_body::{Body, SizeHint};
-use http_body_util::BodyExt;
 use proptest::{
     collection::vec,
     prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest},
@@ -16,53 +13,9 @@ use tower_singleflight::{Config, Delivery, ResponseBody};
 
 use crate::{
     script::{Hint, Script, Step, bytes_in},
+    seen::{check, read_steps},
     support::{Req, get, layer, nodes},
 };
-
-/// A frame as it was read, and what the body had said just before.
-struct Seen {
-    hint: SizeHint,
-    ended: bool,
-    /// Bytes of data; none for trailers.
-    data: Option<Bytes>,
-}
-
-/// How a body ended: cleanly or not, and what it had said just before.
-struct Last {
-    clean: bool,
-    hint: SizeHint,
-    ended: bool,
-}
-
-async fn read(body: ResponseBody<Script>) -> (Vec<Seen>, Last) {
-    let mut body = Box::pin(body);
-    let mut seen = Vec::new();
-    loop {
-        let (hint, ended) = (body.size_hint(), body.is_end_stream());
-        match body.frame().await {
-            Some(Ok(frame)) => seen.push(Seen { hint, ended, data: frame.into_data().ok() }),
-            end => return (seen, Last { clean: end.is_none(), hint, ended }),
-        }
-    }
-}
-
-/// Holds what was read to what was said, and gives the bytes.
-fn check(seen: &[Seen], last: &Last, what: &str) -> Vec<u8> {
-    let data = |seen: &Seen| seen.data.as_ref().map_or(0, |data| data.len() as u64);
-    let mut left: u64 = seen.iter().map(data).sum();
-    for step in seen {
-        assert!(!step.ended, "{what}: the end was announced, and then came a frame");
-        assert!(step.hint.upper().is_none_or(|upper| upper >= left), "{what}: {:?}", step.hint);
-        assert!(!last.clean || step.hint.lower() <= left, "{what}: {:?}", step.hint);
-        left -= data(step);
-    }
-    if last.clean {
-        assert_eq!(last.hint.lower(), 0, "{what}");
-    } else {
-        assert!(!last.ended, "{what}: the end was announced, and then came an error");
-    }
-    seen.iter().filter_map(|step| step.data.clone()).flatten().collect()
-}
 
 /// Where a body comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,7 +124,7 @@ async fn run(way: Way, steps: Vec<Step>, hint: Hint, says_end: bool, clean: bool
     assert!(!bodies.is_empty() && (!clean || bodies.len() == 3), "{what}");
     for body in bodies {
         let replayed = format!("{body:?}") == "ResponseBody(replay)";
-        let (seen, last) = read(body).await;
+        let (seen, last) = read_steps(body).await;
         assert_eq!(last.clean, clean, "{what}");
         assert!(check(&seen, &last, &what) == expected, "{what}: other bytes");
         assert_eq!(seen.iter().any(|step| step.data.is_none()), trailers, "{what}");
@@ -191,7 +144,7 @@ async fn the_text_of_a_failure_has_its_length() {
     let inner = service_fn(|_: Req| std::future::pending::<Result<Response<Script>, Infallible>>());
     let response = layer().config(config).layer(inner).oneshot(get("/")).await.unwrap();
     assert_eq!(response.status(), 504);
-    let (seen, last) = read(response.into_body()).await;
+    let (seen, last) = read_steps(response.into_body()).await;
     let bytes = check(&seen, &last, "text");
     assert_eq!(seen[0].hint.exact(), Some(bytes.len() as u64));
     assert!(last.ended && last.clean && !bytes.is_empty());

@@ -6,6 +6,7 @@
 
 mod support;
 
+mod body_keys;
 mod body_steps;
 mod cancel;
 mod client;
@@ -21,8 +22,12 @@ mod methods;
 mod net;
 mod outcomes;
 mod panics;
+mod posts;
 mod privacy;
+mod read_bodies;
 mod readiness;
+mod request_bodies;
 mod script;
+mod seen;
 mod store;
 mod types;

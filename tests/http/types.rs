@@ -17,6 +17,7 @@ use tower::{BoxError, Layer, Service, ServiceExt};
 use tower_singleflight::{
     Bypass, HttpCodec, HttpKey, Key, KeyExtractor, ResponseBody, ResponseFuture, SingleFlight,
     SingleFlightLayer,
+    key::{BodyKey, Json, ReadBody},
 };
 
 /// `Send`, and not `Sync`.
@@ -96,7 +97,7 @@ impl Future for Call {
     }
 }
 
-impl Service<Request<Hostile>> for Inner {
+impl<B: Body> Service<Request<B>> for Inner {
     type Response = Response<Hostile>;
     type Error = Failed;
     type Future = Call;
@@ -105,7 +106,7 @@ impl Service<Request<Hostile>> for Inner {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, _: Request<Hostile>) -> Call {
+    fn call(&mut self, _: Request<B>) -> Call {
         Call(PhantomData, PhantomPinned)
     }
 }
@@ -123,6 +124,41 @@ impl<B> KeyExtractor<Request<B>> for AnyBody {
     }
 }
 
+pin_project_lite::pin_project! {
+    /// As hostile, and made of a body that was read.
+    struct Given {
+        kind: Kind,
+        #[pin]
+        pinned: PhantomPinned,
+    }
+}
+
+enum Kind {
+    Sent(Pin<Box<Hostile>>),
+    Read(Pin<Box<ReadBody<Given>>>),
+}
+
+fn given(kind: Kind) -> Given {
+    Given { kind, pinned: PhantomPinned }
+}
+
+impl Body for Given {
+    type Data = Data;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Data>, BoxError>>> {
+        match self.project().kind {
+            Kind::Sent(body) => body.as_mut().poll_frame(cx),
+            Kind::Read(body) => body.as_mut().poll_frame(cx).map(|frame| {
+                frame.map(|frame| frame.map(|frame| frame.map_data(|data| Data(data, PhantomData))))
+            }),
+        }
+    }
+}
+
 #[test]
 fn auto_traits() {
     is_send::<SingleFlightLayer<HttpKey>>();
@@ -134,6 +170,12 @@ fn auto_traits() {
     is_clone::<SingleFlight<Inner, HttpKey>>();
     is_send::<ResponseFuture<Inner, Request<Hostile>, HttpKey, HttpCodec>>();
     is_send::<ResponseBody<Hostile>>();
+    type Read = HttpKey<BodyKey<fn(ReadBody<Given>) -> Given, Json>>;
+    is_send::<ResponseFuture<Inner, Request<Given>, Read, HttpCodec>>();
+    is_sync::<SingleFlightLayer<Read>>();
+    is_send::<ReadBody<Given>>();
+    is_unpin::<ReadBody<Given>>();
+    is_sync::<ReadBody<http_body_util::Full<Bytes>>>();
     // With a service that is `Sync` the layer's is too.
     is_sync::<SingleFlight<(), HttpKey>>();
     is_sync::<ResponseBody<http_body_util::Full<Bytes>>>();
@@ -148,4 +190,15 @@ async fn nothing_need_be_sync() {
         let body = tokio::spawn(async move { call.await.unwrap().into_body().collect().await });
         assert_eq!(body.await.unwrap().unwrap().to_bytes(), "xxx");
     }
+}
+
+#[tokio::test]
+async fn nothing_of_a_body_that_is_read_need_be_sync() {
+    let key = HttpKey::new().raw_body(|body: ReadBody<Given>| given(Kind::Read(Box::pin(body))));
+    let service = SingleFlightLayer::new(key).layer(Inner(PhantomData));
+    let body = given(Kind::Sent(Box::pin(hostile(3))));
+    let request = Request::post("http://a.test/").body(body).unwrap();
+    let call = service.oneshot(request);
+    let body = tokio::spawn(async move { call.await.unwrap().into_body().collect().await });
+    assert_eq!(body.await.unwrap().unwrap().to_bytes(), "xxx");
 }

@@ -1,0 +1,187 @@
+//! The part of the default key that reads bodies.
+
+use std::{fmt, marker::PhantomData, sync::Arc};
+
+use http::{HeaderName, Method, Request};
+use http_body::Body;
+use tower::BoxError;
+
+use super::{
+    form::{Form, Reading},
+    read::{BODY_LIMIT, Whole, read},
+    read_body::ReadBody,
+};
+use crate::key::{
+    Bypass, HttpKey, Key, KeyExtractor, RequestView, http_key::extract, json::PointerError,
+};
+
+/// Says of an [`HttpKey`] that it reads bodies: what of them counts, and how they
+/// are given back. Made by [`HttpKey::json_body`] and [`HttpKey::raw_body`].
+///
+/// See the [module docs](crate::key#bodies).
+pub struct BodyKey<F, M> {
+    give_back: F,
+    rules: Arc<BodyRules>,
+    form: PhantomData<fn() -> M>,
+}
+
+/// Of bodies counts what they say as JSON. See [`HttpKey::json_body`].
+#[derive(Clone, Copy, Debug)]
+pub enum Json {}
+
+/// Of bodies counts every byte. See [`HttpKey::raw_body`].
+#[derive(Clone, Copy, Debug)]
+pub enum Raw {}
+
+#[derive(Clone, Debug)]
+struct BodyRules {
+    form: Form,
+    limit: usize,
+    methods: Vec<Method>,
+}
+
+impl<F, M> BodyKey<F, M> {
+    pub(in crate::key) fn new(give_back: F, form: Form) -> Self {
+        let rules = BodyRules { form, limit: BODY_LIMIT, methods: vec![Method::POST] };
+        Self { give_back, rules: Arc::new(rules), form: PhantomData }
+    }
+}
+
+impl<F, M> HttpKey<BodyKey<F, M>> {
+    /// The most bytes of a body that are read for its key, trailers included. A
+    /// larger one goes to inner whole, as it comes, and its request is not shared.
+    ///
+    /// So many bytes, and twice that while JSON is put in order, are held for each
+    /// request whose body is on its way, and the bytes until inner has read them.
+    ///
+    /// Default: 1 MiB.
+    #[must_use]
+    pub fn body_limit(mut self, bytes: usize) -> Self {
+        self.body_rules().limit = bytes;
+        self
+    }
+
+    /// The methods whose requests are shared by their bodies. `GET` and `HEAD`
+    /// without a body are shared as ever; `CONNECT` never is.
+    ///
+    /// Default: `POST`.
+    #[must_use]
+    pub fn body_methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
+        let methods = methods.into_iter().filter(|method| *method != Method::CONNECT);
+        self.body_rules().methods = methods.collect();
+        self
+    }
+
+    fn body_rules(&mut self) -> &mut BodyRules {
+        Arc::make_mut(&mut self.body.rules)
+    }
+}
+
+impl<F> HttpKey<BodyKey<F, Json>> {
+    /// Leaves a member of JSON bodies out of the key: requests that differ in it
+    /// alone, or have it or not, get **the same answer**, made for one of them.
+    ///
+    /// It is named by a JSON pointer (RFC 6901): `/user`, `/metadata/trace_id`,
+    /// `/messages/0/id`. Elements of arrays can be passed through and are never left
+    /// out themselves. Bodies that count byte by byte count whole.
+    ///
+    /// Default: every member counts.
+    ///
+    /// # Errors
+    ///
+    /// The text is no JSON pointer, or names the whole body.
+    pub fn leave_out(mut self, pointer: &str) -> Result<Self, PointerError> {
+        if let Form::Json(pointers) = &mut self.body_rules().form {
+            pointers.insert(pointer)?;
+        }
+        Ok(self)
+    }
+}
+
+impl<F, M> HttpKey<BodyKey<F, M>> {
+    /// How the body of a request is taken into its key, if at all.
+    fn reading<B>(&self, request: &Request<B>) -> Option<Reading> {
+        let BodyRules { form, methods, .. } = &*self.body.rules;
+        methods.contains(request.method()).then(|| form.reading(request.headers())).flatten()
+    }
+
+    fn fits<B: Body>(&self, body: &B) -> bool {
+        body.size_hint().lower() <= self.body.rules.limit as u64
+    }
+}
+
+impl<B, F, M> KeyExtractor<Request<B>> for HttpKey<BodyKey<F, M>>
+where
+    B: Body<Error: Into<BoxError>> + Send + 'static,
+    F: Fn(ReadBody<B>) -> B + Clone + Send + Sync + 'static,
+    M: 'static,
+{
+    fn extract(&self, request: &Request<B>) -> Result<Key, Bypass> {
+        let view = RequestView::new(request);
+        let plain = matches!(*request.method(), Method::GET | Method::HEAD);
+        let ended = request.body().is_end_stream();
+        if (plain && ended) || !self.body.rules.methods.contains(request.method()) {
+            return extract(&self.rules, view);
+        }
+        let reading = self.reading(request).ok_or(Bypass::Body)?;
+        if ended {
+            let mut key = self.rules.head_of_body(view)?;
+            self.body.rules.form.write(reading, &Whole::default(), &mut key);
+            return Ok(key.build());
+        }
+        // One that fits has a key, but not before it is read.
+        Err(if self.fits(request.body()) { Bypass::Body } else { Bypass::BodyTooLarge })
+    }
+
+    fn reads(&self, request: &Request<B>) -> bool {
+        let body = request.body();
+        self.reading(request).is_some() && !body.is_end_stream() && self.fits(body)
+    }
+
+    fn read(
+        &self,
+        request: Request<B>,
+    ) -> impl Future<Output = (Request<B>, Result<Key, Bypass>)> + Send + 'static {
+        let head = self.rules.head_of_body(RequestView::new(&request));
+        let reading = self.reading(&request).ok_or(Bypass::Body);
+        let BodyKey { give_back, rules, .. } = self.body.clone();
+        async move {
+            let (mut key, reading) = match (head, reading) {
+                (Ok(key), Ok(reading)) => (key, reading),
+                (Err(why), _) | (_, Err(why)) => return (request, Err(why)),
+            };
+            let (parts, body) = request.into_parts();
+            let (body, whole) = read(body, rules.limit).await;
+            let key = whole.map(|whole| {
+                rules.form.write(reading, &whole, &mut key);
+                key.build()
+            });
+            (Request::from_parts(parts, give_back(body)), key)
+        }
+    }
+
+    fn covers_header(&self, name: &HeaderName) -> bool {
+        self.rules.covers(name)
+    }
+}
+
+impl<F: Clone, M> Clone for BodyKey<F, M> {
+    fn clone(&self) -> Self {
+        Self {
+            give_back: self.give_back.clone(),
+            rules: Arc::clone(&self.rules),
+            form: PhantomData,
+        }
+    }
+}
+
+impl<F, M> fmt::Debug for BodyKey<F, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let BodyRules { form, limit, methods } = &*self.rules;
+        f.debug_struct("BodyKey")
+            .field("form", form)
+            .field("limit", limit)
+            .field("methods", methods)
+            .finish_non_exhaustive()
+    }
+}
