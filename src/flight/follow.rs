@@ -54,7 +54,7 @@ impl Driver {
         let mut inflow = self.inflow(flight, Origin::Elsewhere);
         let mut due = Instant::now() + left;
         let mut lost = false;
-        let mut first = (pieces > 0).then_some(Step::Read);
+        let mut first = (pieces > 0).then_some(Step::Wait { left, pieces });
         loop {
             let step = match first.take() {
                 Some(step) => step,
@@ -75,7 +75,13 @@ impl Driver {
                 },
             };
             let step = match step {
-                Step::Look => Step::from_look(self.session.join(self.join(true)).await?, flight),
+                Step::Look => match self.session.join(self.join(true)).await {
+                    Ok(joined) => Step::from_look(joined, flight),
+                    // Whoever has begun waits as long as the owner's lease stands: another
+                    // run would not say the same.
+                    Err(_) if inflow.has_begun() && Instant::now() < due => Step::Stay,
+                    Err(error) => return Err(error),
+                },
                 step => step,
             };
             let flow = match step {
@@ -88,15 +94,16 @@ impl Driver {
                     }
                 }
                 // What cannot be read now is read at the next beat.
-                Step::Piece { .. } | Step::Read => {
-                    self.catch_up(&mut inflow).await.unwrap_or(Flow::Open)
+                Step::Piece { index, .. } => {
+                    let enough = Some(index.saturating_add(1));
+                    self.catch_up(&mut inflow, enough).await.unwrap_or(Flow::Open)
                 }
                 Step::Wait { left, pieces } => {
                     due = Instant::now() + left;
                     if pieces <= inflow.next() {
                         continue;
                     }
-                    self.catch_up(&mut inflow).await.unwrap_or(Flow::Open)
+                    self.catch_up(&mut inflow, Some(pieces)).await.unwrap_or(Flow::Open)
                 }
                 Step::Ended(end) => self.read_to_end(&mut inflow, end).await,
                 Step::Lost => {
@@ -106,7 +113,7 @@ impl Driver {
                 Step::Done(record) => {
                     return Ok(self.deliver(flight, record, Origin::Elsewhere).await);
                 }
-                Step::Streamed => match self.catch_up(&mut inflow).await {
+                Step::Streamed => match self.catch_up(&mut inflow, None).await {
                     Ok(Flow::Open) | Err(_) => Flow::Unreadable,
                     Ok(flow) => flow,
                 },
@@ -195,8 +202,6 @@ enum Step {
     Wait { left: Duration, pieces: u64 },
     /// A piece came, or several from this one on.
     Piece { index: u64, piece: Option<Bytes> },
-    /// Read what is there.
-    Read,
     /// The followed flight has ended, and had a stream.
     Ended(StreamEnd),
     /// It has ended well: its answer is in its stream.

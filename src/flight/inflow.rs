@@ -99,8 +99,13 @@ impl Driver {
         true
     }
 
-    /// Reads all that is there and was not read.
-    pub(super) async fn catch_up(&mut self, inflow: &mut Inflow) -> Result<Flow, StoreError> {
+    /// Reads what is there and was not read: up to this many pieces in all where that is
+    /// enough, else up to the end or to where nothing more is there.
+    pub(super) async fn catch_up(
+        &mut self,
+        inflow: &mut Inflow,
+        enough: Option<u64>,
+    ) -> Result<Flow, StoreError> {
         loop {
             let from = inflow.next();
             let read = self.session.read(inflow.flight, from).await?;
@@ -115,7 +120,7 @@ impl Driver {
             }
             match read.end {
                 Some(end) => return Ok(Flow::Ended(end)),
-                None if came => {}
+                None if came && enough.is_none_or(|enough| inflow.next() < enough) => {}
                 None => return Ok(Flow::Open),
             }
         }
@@ -126,7 +131,7 @@ impl Driver {
         if end.seal.as_ref().is_none_or(|seal| seal.pieces <= inflow.next()) {
             return Flow::Ended(end);
         }
-        match self.catch_up(inflow).await {
+        match self.catch_up(inflow, None).await {
             Ok(Flow::Open) | Err(_) => Flow::Unreadable,
             Ok(flow) => flow,
         }

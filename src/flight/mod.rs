@@ -27,6 +27,7 @@ mod follow;
 mod inflow;
 mod own;
 mod publish;
+mod publisher;
 
 /// Starts a flight's driver, which runs until the outcome is delivered and the
 /// store knows it. The run is part of the span of the caller that starts it.
@@ -249,7 +250,7 @@ impl Driver {
     async fn deliver_stream(&mut self, flight: FlightRef, origin: Origin) -> Next {
         let mut inflow = self.inflow(flight, origin);
         for _ in 0..FETCHES {
-            match self.catch_up(&mut inflow).await {
+            match self.catch_up(&mut inflow, None).await {
                 Ok(Flow::Ended(end)) => return self.end_of_stream(inflow, &end),
                 Ok(Flow::Open | Flow::Unreadable) => break,
                 Err(_) => {}

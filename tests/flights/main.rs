@@ -9,6 +9,7 @@ mod outage;
 mod outcomes;
 mod races;
 mod random;
+mod random_streams;
 mod rig;
 mod sharing;
 mod streams;

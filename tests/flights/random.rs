@@ -81,7 +81,7 @@ async fn call(node: Node, path: String, patience: Option<Duration>, tally: Arc<T
 }
 
 /// Cuts and heals lines, and loses the store's data, until it is dropped.
-async fn faults(seed: u64, store: MemoryStore, lines: Vec<Line>) {
+pub(crate) async fn faults(seed: u64, store: MemoryStore, lines: Vec<Line>) {
     let mut rng = StdRng::seed_from_u64(seed);
     loop {
         sleep(ms(rng.random_range(0..1500))).await;

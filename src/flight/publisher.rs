@@ -1,0 +1,356 @@
+//! Sending an answer to the store while it comes, for followers elsewhere.
+//!
+//! Nothing is sent while nobody elsewhere waits. Frames go in pieces, several to a
+//! step of the store, and steps follow each other by a least time: the first frame
+//! goes at once.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::{
+    config::Config,
+    frame::Frame,
+    id::KeyDigest,
+    lease::Lease,
+    log::{Next, Reader, SharedRun},
+    record::Encoder,
+    store::{Append, Appended, BeatReply, Pushed, Seal, Session},
+};
+
+/// The most bytes of data in a piece.
+const PIECE: usize = 16 * 1024;
+/// The most bytes of data that go in one step.
+const STEP: usize = 256 * 1024;
+/// The least time between two steps, unless a piece is full.
+const PACE: Duration = Duration::from_millis(10);
+/// Up to so many bytes a second travel inside the push.
+const INLINE_RATE: usize = 256 * 1024;
+/// So many bytes of pieces are kept to be sent again, should the store lose them.
+const RECENT: usize = 64 * 1024;
+/// How often a step is sent.
+const TRIES: u32 = 8;
+const FIRST_WAIT: Duration = Duration::from_millis(25);
+
+/// Why nothing more is sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// The answer has ended; those who wait, if any do, have it.
+    Ended,
+    /// Others cannot have it any more.
+    GaveUp,
+    /// The lease is lost.
+    Lost,
+}
+
+/// Sends one run's answer.
+pub(super) struct Publisher {
+    session: Box<dyn Session>,
+    lease: Arc<Lease>,
+    run: SharedRun,
+    /// From the first waiter on.
+    reader: Option<Reader>,
+    begun: Arc<AtomicBool>,
+    encoder: Encoder,
+    /// Read, and not sent.
+    pending: Pending,
+    /// The number of the piece that the store wants next.
+    next: u64,
+    /// The last pieces that were made, up to the newest.
+    recent: VecDeque<Bytes>,
+    /// The sizes of the pieces that readers elsewhere can still have.
+    window: VecDeque<usize>,
+    /// When the last step was sent.
+    last: Option<Instant>,
+    /// Bytes that went inside pushes, in the second that began then.
+    inlined: (Instant, usize),
+    lease_time: Duration,
+    keep: Duration,
+    most: usize,
+}
+
+#[derive(Default)]
+struct Pending {
+    frames: Vec<Frame>,
+    bytes: usize,
+}
+
+impl Pending {
+    fn push(&mut self, frame: Frame) {
+        self.bytes += frame.size();
+        self.frames.push(frame);
+    }
+}
+
+impl Publisher {
+    pub(super) fn new(
+        key: KeyDigest,
+        session: Box<dyn Session>,
+        lease: Arc<Lease>,
+        run: &SharedRun,
+        config: &Config,
+    ) -> Self {
+        Self {
+            encoder: Encoder::new(&key, lease.flight()),
+            session,
+            lease,
+            run: run.clone(),
+            reader: None,
+            begun: Arc::default(),
+            pending: Pending::default(),
+            next: 0,
+            recent: VecDeque::new(),
+            window: VecDeque::new(),
+            last: None,
+            inlined: (Instant::now(), 0),
+            lease_time: config.lease,
+            keep: config.retention,
+            most: config.max_share_bytes,
+        }
+    }
+
+    /// Set once the store is given something.
+    pub(super) fn begun(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.begun)
+    }
+
+    /// The seal of all that was sent.
+    pub(super) fn seal(&self) -> Seal {
+        self.encoder.seal()
+    }
+
+    pub(super) async fn go(mut self: Box<Self>) -> (Box<Self>, Stop) {
+        let stop = self.publish(false).await;
+        (self, stop)
+    }
+
+    pub(super) async fn go_to_end(mut self: Box<Self>) -> (Box<Self>, Stop) {
+        let stop = self.publish(true).await;
+        (self, stop)
+    }
+
+    /// Sends while somebody waits, or all of it.
+    async fn publish(&mut self, all: bool) -> Stop {
+        loop {
+            if !all && let Some(stop) = self.wait_for_waiters().await {
+                return stop;
+            }
+            let ended = match self.gather().await {
+                Ok(ended) => ended,
+                Err(stop) => return stop,
+            };
+            if !all && self.lease.waiters() == 0 {
+                continue;
+            }
+            if let Some(stop) = self.send().await {
+                return stop;
+            }
+            if ended {
+                return Stop::Ended;
+            }
+        }
+    }
+
+    /// Waits until somebody elsewhere waits. Who comes is heard of at once, where the
+    /// store can push; else at the next renewal.
+    async fn wait_for_waiters(&mut self) -> Option<Stop> {
+        let mut listening = false;
+        loop {
+            let news = self.lease.news();
+            if self.lease.waiters() > 0 {
+                if listening {
+                    self.session.deafen();
+                }
+                return None;
+            }
+            if self.lease.end().is_some() {
+                return Some(Stop::Lost);
+            }
+            if self.run.log.has_ended() {
+                return Some(Stop::Ended);
+            }
+            if self.run.log.is_window() {
+                return Some(Stop::GaveUp);
+            }
+            if !listening {
+                listening = true;
+                let flight = self.lease.flight();
+                if let Ok(BeatReply::Renewed { waiters }) =
+                    self.session.listen(flight, self.lease_time).await
+                {
+                    self.lease.set_waiters(waiters);
+                }
+                continue;
+            }
+            tokio::select! {
+                pushed = self.session.pushed() => match pushed {
+                    Pushed::Watched { flight } if flight == self.lease.flight() => {
+                        self.lease.set_waiters(1);
+                    }
+                    Pushed::Gap => listening = false,
+                    _ => {}
+                },
+                () = news => {}
+                () = self.run.log.ended() => {}
+                () = self.run.log.overflowed() => {}
+            }
+        }
+    }
+
+    /// Gathers what goes in one step; true where nothing follows.
+    async fn gather(&mut self) -> Result<bool, Stop> {
+        if self.reader.is_none() {
+            self.reader = self.run.log.reader();
+        }
+        let reader = self.reader.as_mut().ok_or(Stop::GaveUp)?;
+        let pace = self.last.map(|last| last + PACE);
+        // The head goes at once, whatever there is of the body.
+        let mut wait = self.encoder.pieces() > 0 && self.pending.bytes == 0;
+        loop {
+            let next = match reader.look() {
+                Some(next) => next,
+                None if wait => reader.next().await,
+                None if self.pending.bytes >= PIECE => return Ok(false),
+                None => match pace {
+                    Some(pace) if Instant::now() < pace => tokio::select! {
+                        next = reader.next() => next,
+                        () = sleep_until(pace) => return Ok(false),
+                    },
+                    _ => return Ok(false),
+                },
+            };
+            wait = false;
+            match next {
+                Next::Frame(frame) => self.pending.push(frame),
+                Next::End | Next::Broken(_) | Next::Moved(_) => return Ok(true),
+                Next::Behind => return Err(Stop::GaveUp),
+            }
+            if self.pending.bytes >= STEP {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Sends what was gathered.
+    async fn send(&mut self) -> Option<Stop> {
+        let first = self.encoder.pieces();
+        let pieces = self.encode();
+        if pieces.is_empty() && self.next == first {
+            return None;
+        }
+        let inline = self.may_inline(&pieces);
+        for piece in pieces {
+            self.window.push_back(piece.len());
+            self.recent.push_back(piece);
+        }
+        self.begun.store(true, Ordering::Release);
+        let stop = self.append(inline).await;
+        self.last = Some(Instant::now());
+        let mut bytes: usize = self.recent.iter().map(Bytes::len).sum();
+        while bytes > RECENT && self.recent.len() > 1 {
+            bytes -= self.recent.pop_front().map_or(0, |piece| piece.len());
+        }
+        stop
+    }
+
+    /// Makes pieces of what was gathered.
+    fn encode(&mut self) -> Vec<Bytes> {
+        let mut pieces = Vec::new();
+        let (mut piece, mut size) = (Vec::new(), 0);
+        let promised = self.run.log.promised();
+        let mut head = (self.encoder.pieces() == 0).then_some((&*self.run.head, promised));
+        self.pending.bytes = 0;
+        for frame in self.pending.frames.drain(..) {
+            for part in parts(frame) {
+                if size + part.size() > PIECE && !piece.is_empty() {
+                    pieces.push(self.encoder.piece(head.take(), &piece));
+                    piece.clear();
+                    size = 0;
+                }
+                size += part.size();
+                piece.push(part);
+            }
+        }
+        if !piece.is_empty() || head.is_some() {
+            pieces.push(self.encoder.piece(head.take(), &piece));
+        }
+        pieces
+    }
+
+    fn may_inline(&mut self, pieces: &[Bytes]) -> bool {
+        let (since, bytes) = &mut self.inlined;
+        if since.elapsed() >= Duration::from_secs(1) {
+            (*since, *bytes) = (Instant::now(), 0);
+        }
+        *bytes += pieces.iter().map(Bytes::len).sum::<usize>();
+        *bytes <= INLINE_RATE
+    }
+
+    /// Gives the store the pieces that it has not got, until it says that it has.
+    async fn append(&mut self, inline: bool) -> Option<Stop> {
+        let mut wait = FIRST_WAIT;
+        let flight = self.lease.flight();
+        for _ in 0..TRIES {
+            let held = self.encoder.pieces() - self.recent.len() as u64;
+            let Some(known) = self.next.checked_sub(held) else { return Some(Stop::GaveUp) };
+            let known = usize::try_from(known).unwrap_or(usize::MAX);
+            let append = Append {
+                flight,
+                first: self.next,
+                pieces: self.recent.iter().skip(known).cloned().collect(),
+                kept_from: self.kept_from(),
+                keep: self.keep,
+                inline,
+            };
+            match self.session.append(append).await {
+                Ok(Appended::Accepted { next }) if next == self.encoder.pieces() => {
+                    self.next = next;
+                    return None;
+                }
+                Ok(Appended::Accepted { next } | Appended::Gap { next }) => self.next = next,
+                Ok(Appended::Over | Appended::Lost(_)) => return Some(Stop::Lost),
+                Err(_) if !self.lease.stands() => return Some(Stop::Lost),
+                Err(_) => {
+                    sleep(wait).await;
+                    wait *= 2;
+                }
+            }
+        }
+        Some(Stop::GaveUp)
+    }
+
+    /// The first piece that readers elsewhere can still have.
+    fn kept_from(&mut self) -> u64 {
+        let mut bytes: usize = self.window.iter().sum();
+        while bytes > self.most && self.window.len() > 1 {
+            bytes -= self.window.pop_front().unwrap_or_default();
+        }
+        self.encoder.pieces() - self.window.len() as u64
+    }
+
+    /// Sends again from this piece on; false where it is not kept.
+    pub(super) fn rewind(&mut self, next: u64) -> bool {
+        self.next = next;
+        next + self.recent.len() as u64 >= self.encoder.pieces()
+    }
+}
+
+/// A frame in parts that fit into pieces; the bytes are shared, not copied.
+fn parts(frame: Frame) -> impl Iterator<Item = Frame> {
+    let (mut data, mut other) = match frame {
+        Frame::Data(data) => (data, None),
+        trailers => (Bytes::new(), Some(trailers)),
+    };
+    std::iter::from_fn(move || match data.is_empty() {
+        true => other.take(),
+        false => Some(Frame::Data(data.split_to(data.len().min(PIECE)))),
+    })
+}
