@@ -79,6 +79,10 @@ impl<B> ResponseBody<B> {
         Self { kind: Kind::Resumed { resumed } }
     }
 
+    pub(crate) fn empty() -> Self {
+        Self { kind: Kind::Text { text: None } }
+    }
+
     pub(crate) fn text(text: impl Into<Bytes>) -> Self {
         Self { kind: Kind::Text { text: Some(text.into()) } }
     }

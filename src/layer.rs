@@ -75,6 +75,21 @@ impl<K> SingleFlightLayer<K> {
     pub fn new(key: K) -> Self {
         Self::with_codec(key, HttpCodec::default())
     }
+
+    /// A layer for gRPC services, with this key and all defaults. Where the layer
+    /// fails a caller it answers with a gRPC status. See
+    /// [`GrpcKey`](crate::GrpcKey).
+    ///
+    /// ```
+    /// use tonic::body::Body;
+    /// use tower_singleflight::{GrpcKey, SingleFlightLayer};
+    ///
+    /// let key = GrpcKey::new(Body::new).method("/reports.Reports/Get");
+    /// let layer = SingleFlightLayer::grpc(key);
+    /// ```
+    pub fn grpc(key: K) -> Self {
+        Self::with_codec(key, HttpCodec::default().grpc())
+    }
 }
 
 impl<K, T> SingleFlightLayer<K, ValueCodec<T>> {

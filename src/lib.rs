@@ -106,7 +106,9 @@ pub use self::{
     frame::{Frame, Head},
     future::ResponseFuture,
     id::{FlightId, FlightRef, KeyDigest, WaiterId},
-    key::{Bypass, HttpKey, Key, KeyBuilder, KeyExtractor, KeyFn, NOISE, RequestView, key_fn},
+    key::{
+        Bypass, GrpcKey, HttpKey, Key, KeyBuilder, KeyExtractor, KeyFn, NOISE, RequestView, key_fn,
+    },
     layer::SingleFlightLayer,
     policy::PER_REQUEST,
     service::SingleFlight,

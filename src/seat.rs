@@ -254,7 +254,7 @@ where
         // There from the start, so that this caller can always begin.
         let Some(reader) = log.reader() else { return RunEnd::TooLarge };
         let own = (reader, extra);
-        let run = SharedRun { head: Arc::new(head), log, reusable };
+        let mut run = SharedRun { head: Arc::new(head), log, reusable };
         brief.stage.begin();
         let intake = Intake {
             log: &run.log,
@@ -271,6 +271,9 @@ where
             }
         };
         let collected = intake.collect(body, open).await;
+        if let Some(trailers) = run.log.trailers() {
+            run.reusable &= codec.is_reusable_after(&trailers);
+        }
         let Some((reader, extra)) = own else {
             return match collected {
                 Collected::Whole | Collected::TooLarge(_) => RunEnd::Shared(run),

@@ -7,7 +7,7 @@ use http::{
 use http_body::Body;
 use tower::BoxError;
 
-use super::{Begun, Codec, FlightToken, Judgement, Opened, value_codec};
+use super::{Begun, Codec, FlightToken, Judgement, Opened, grpc, value_codec};
 use crate::{
     body::{Replay, ResponseBody, Resumed},
     cache_status::FlightRole,
@@ -20,7 +20,8 @@ use crate::{
 ///
 /// The layer's error is inner's, so that axum (`Infallible`) and tonic take the
 /// layer as it is; a [`Failure`] becomes a response, 504 where a time limit was
-/// passed and else 503 with `retry-after`, and is found in its extensions.
+/// passed and else 503 with `retry-after`, and is found in its extensions. With
+/// [`grpc`](Self::grpc) it becomes a gRPC status.
 ///
 /// `R` says whether a request without a body can be made again; see
 /// [`SingleFlightLayer::repeat_with`](crate::SingleFlightLayer::repeat_with).
@@ -28,6 +29,7 @@ use crate::{
 pub struct HttpCodec<R = Once> {
     replay: policy::Replay,
     repeat: R,
+    grpc: bool,
 }
 
 /// How an empty body is made.
@@ -66,7 +68,14 @@ impl<R> HttpCodec<R> {
     /// Makes requests without a body again, with the empty body that `empty` gives.
     #[must_use]
     pub fn repeat_with<F>(self, empty: F) -> HttpCodec<Repeat<F>> {
-        HttpCodec { replay: self.replay, repeat: Repeat(empty) }
+        HttpCodec { replay: self.replay, repeat: Repeat(empty), grpc: self.grpc }
+    }
+
+    /// Answers with gRPC statuses where the layer fails a caller: `DEADLINE_EXCEEDED`
+    /// where a time limit was passed, and else `UNAVAILABLE`.
+    #[must_use]
+    pub fn grpc(self) -> Self {
+        Self { grpc: true, ..self }
     }
 
     /// Gives this response header to its own caller only, as those of
@@ -117,6 +126,8 @@ where
         if let Some(token) = token {
             request.extensions_mut().insert(token);
         }
+        // The time limit of one caller is none of the others'.
+        request.headers_mut().remove(grpc::TIMEOUT);
         Begun { head_only: *request.method() == Method::HEAD }
     }
 
@@ -139,6 +150,10 @@ where
                 Judgement::Private
             }
         }
+    }
+
+    fn is_reusable_after(&self, trailers: &HeaderMap) -> bool {
+        !policy::is_grpc_error(trailers)
     }
 
     fn open(&self, response: Response<ResB>) -> Result<Opened<Extra, ResB>, Response<ResB>> {
@@ -190,20 +205,8 @@ where
     }
 
     fn failure(&self, failure: Failure) -> Result<Self::Response, E> {
-        let text = format!("{}\n", failure.kind());
-        let mut response = Response::new(ResponseBody::text(text));
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-        if !failure.is_timeout() {
-            let wait = if failure.kind() == FailureKind::Quarantined { 5 } else { 1 };
-            headers.insert(RETRY_AFTER, HeaderValue::from(wait));
-        }
-        failure.write(headers);
-        *response.status_mut() = if failure.is_timeout() {
-            StatusCode::GATEWAY_TIMEOUT
-        } else {
-            StatusCode::SERVICE_UNAVAILABLE
-        };
+        let mut response = if self.grpc { grpc::failure(&failure) } else { plain(&failure) };
+        failure.write(response.headers_mut());
         response.extensions_mut().insert(failure);
         Ok(response)
     }
@@ -211,6 +214,23 @@ where
     fn describe(&self, error: &E) -> String {
         error.to_string()
     }
+}
+
+fn plain<B>(failure: &Failure) -> Response<ResponseBody<B>> {
+    let text = format!("{}\n", failure.kind());
+    let mut response = Response::new(ResponseBody::text(text));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    if !failure.is_timeout() {
+        let wait = if failure.kind() == FailureKind::Quarantined { 5 } else { 1 };
+        headers.insert(RETRY_AFTER, HeaderValue::from(wait));
+    }
+    *response.status_mut() = if failure.is_timeout() {
+        StatusCode::GATEWAY_TIMEOUT
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    response
 }
 
 impl Extra {

@@ -4,7 +4,7 @@
 //! given to others. [`HttpCodec`], the default, knows `http::Response`;
 //! [`ValueCodec`] knows every value that serde can write and read back.
 
-use http::HeaderName;
+use http::{HeaderMap, HeaderName};
 use http_body::Body;
 use tower::BoxError;
 
@@ -17,6 +17,7 @@ use crate::{
 
 mod flight_error;
 mod gist;
+mod grpc;
 mod http_codec;
 mod value_codec;
 
@@ -57,6 +58,13 @@ pub trait Codec<Req, Res, E>: Clone + Send + Sync + 'static {
     /// Decides, before the body is touched, whether others may have this response.
     /// `covers` says whether a request header is part of the key.
     fn judge(&self, response: &Res, covers: &dyn Fn(&HeaderName) -> bool) -> Judgement;
+
+    /// Whether a response that may be reused still may, now that its trailers are known.
+    /// By default it may.
+    fn is_reusable_after(&self, trailers: &HeaderMap) -> bool {
+        let _ = trailers;
+        true
+    }
 
     /// Takes a response apart: the head that others get, what stays with its own
     /// caller, and the body.

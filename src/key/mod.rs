@@ -59,6 +59,10 @@
 //! # Ok(()) }
 //! ```
 //!
+//! # gRPC
+//!
+//! [`GrpcKey`] shares the gRPC methods that it is told, unary and server-streaming.
+//!
 //! # Below nested routers
 //!
 //! A router that nests others takes the prefix off the path. A layer inside
@@ -71,6 +75,7 @@ mod bypass;
 mod digest;
 mod extract;
 mod fields;
+mod grpc;
 mod http_key;
 mod json;
 mod noise;
@@ -82,10 +87,13 @@ mod view;
 mod tests;
 
 pub(crate) use self::digest::Digester;
+#[cfg(feature = "grpc-descriptors")]
+pub use self::grpc::{DescriptorError, DescriptorErrorKind};
 pub use self::{
     body::{BodyKey, Json, Raw, ReadBody},
     bypass::Bypass,
     extract::{KeyExtractor, KeyFn, key_fn},
+    grpc::GrpcKey,
     http_key::{HttpKey, NoBody},
     json::PointerError,
     noise::NOISE,

@@ -47,6 +47,8 @@ pub const NOISE: &[&str] = &[
     // Traces and ids of one request.
     "b3",
     "baggage",
+    "grpc-tags-bin",
+    "grpc-trace-bin",
     "sentry-trace",
     "traceparent",
     "tracestate",
@@ -57,7 +59,8 @@ pub const NOISE: &[&str] = &[
     "x-correlation-id",
     "x-datadog-*",
     "x-request-id",
-    // Time limits of one caller.
+    // Time limits and attempts of one caller.
+    "grpc-previous-rpc-attempts",
     "grpc-timeout",
     "x-envoy-attempt-count",
     "x-envoy-expected-rq-timeout-ms",

@@ -225,6 +225,14 @@ impl Log {
         self.state().frames.iter().cloned().collect()
     }
 
+    /// The trailers, where there are any.
+    pub(crate) fn trailers(&self) -> Option<HeaderMap> {
+        match self.state().frames.back() {
+            Some(Frame::Trailers(trailers)) => Some(trailers.clone()),
+            _ => None,
+        }
+    }
+
     /// The bytes of data so far.
     pub(crate) fn data_bytes(&self) -> u64 {
         self.state().data_bytes

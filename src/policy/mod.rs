@@ -11,6 +11,6 @@ mod tests;
 pub use self::replay::PER_REQUEST;
 pub(crate) use self::{
     replay::Replay,
-    share::{Share, share},
+    share::{Share, is_grpc_error, share},
     vary::{Vary, vary},
 };

@@ -92,7 +92,7 @@ fn private(
 
 /// Freshness matters to those who come later, never to those who waited.
 fn reusable(status: StatusCode, headers: &HeaderMap) -> bool {
-    let mut stale = status.is_server_error();
+    let mut stale = status.is_server_error() || is_grpc_error(headers);
     let mut limited = false;
     for member in members(headers, &CACHE_CONTROL) {
         stale |= is_token(member, "no-cache");
@@ -103,6 +103,11 @@ fn reusable(status: StatusCode, headers: &HeaderMap) -> bool {
     }
     // An `expires` alone is taken for passed: nothing here reads dates.
     !stale && (limited || !headers.contains_key(EXPIRES))
+}
+
+/// Whether gRPC says, in headers or in trailers, that a call failed.
+pub(crate) fn is_grpc_error(fields: &HeaderMap) -> bool {
+    fields.get("grpc-status").is_some_and(|status| status != "0")
 }
 
 fn positive(member: &[u8]) -> bool {

@@ -71,6 +71,16 @@ fn shared_responses() {
 }
 
 #[test]
+fn grpc_responses_are_shared_and_failed_ones_not_reused() {
+    let grpc = ("content-type", "application/grpc");
+    assert_eq!(decide(200, &[grpc]), Share::All { reusable: true });
+    for (status, reusable) in [("0", true), ("5", false), ("14", false), ("x", false)] {
+        let got = decide(200, &[grpc, ("grpc-status", status)]);
+        assert_eq!(got, Share::All { reusable }, "{status}");
+    }
+}
+
+#[test]
 fn headers_outside_the_key_are_found() {
     let headers = map(&[("vary", "accept, x-plan"), ("vary", "X-Other")]);
     let Vary::Outside(names) = vary(&headers, |name| name == "accept") else {

@@ -4,10 +4,12 @@ use std::convert::Infallible;
 
 use futures_util::future::join_all;
 use http::{Method, Response};
+use http_body::Body;
 use proptest::{
     collection::vec,
     prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest},
 };
+use tokio_test::{assert_ready, task};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_singleflight::{Config, Delivery, ResponseBody};
 
@@ -103,6 +105,63 @@ proptest! {
                 .unwrap();
             runtime.block_on(run(way, steps, hint, says_end, clean));
         }
+    }
+}
+
+/// What a reader does with a shared body.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Look,
+    Poll,
+}
+
+fn orders() -> impl Strategy<Value = Vec<(usize, Act)>> {
+    vec((0_usize..3, prop_oneof![Just(Act::Look), Just(Act::Poll)]), 0..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+
+    #[test]
+    fn n3_a_replay_is_the_same_in_whatever_order_it_is_polled(
+        data in vec(vec(any::<u8>(), 1..20), 0..=5),
+        trailers in any::<bool>(),
+        orders in orders(),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(replays(data, trailers, orders));
+    }
+}
+
+async fn replays(data: Vec<Vec<u8>>, trailers: bool, orders: Vec<(usize, Act)>) {
+    let count = data.len() + usize::from(trailers);
+    let last = trailers.then_some(Step::Trailers);
+    let steps: Vec<_> = data.iter().cloned().map(|d| Step::Data(d.into())).chain(last).collect();
+    let script = move || Script::new(steps.clone()).hint(Hint::Exact);
+    let bodies = bodies(Way::Shared, script).await;
+    let mut bodies: Vec<_> = bodies.into_iter().map(|body| (0, task::spawn(body))).collect();
+    // Each is read to its end at last, and once more.
+    let rest = (0..3).flat_map(|reader| (0..=count + 1).map(move |_| (reader, Act::Poll)));
+    for (reader, act) in orders.into_iter().chain(rest) {
+        let (at, body) = &mut bodies[reader];
+        let left: usize = data.iter().skip(*at).map(Vec::len).sum();
+        assert_eq!(body.size_hint().exact(), Some(left as u64));
+        assert_eq!(body.is_end_stream(), *at >= count);
+        if matches!(act, Act::Look) {
+            continue;
+        }
+        let next = assert_ready!(body.enter(|cx, body| body.poll_frame(cx)));
+        match (next.map(|frame| frame.unwrap().into_data()), data.get(*at)) {
+            (Some(Ok(frame)), Some(data)) => assert_eq!(frame, data),
+            (Some(Err(_)), None) => assert!(trailers && *at == data.len()),
+            (None, None) => assert!(*at >= count),
+            (next, _) => panic!("{next:?} at {at}"),
+        }
+        *at += 1;
     }
 }
 

@@ -8,7 +8,7 @@ use tower::BoxError;
 
 use super::{
     form::{Form, Reading},
-    read::{BODY_LIMIT, Whole, read},
+    read::{BODY_LIMIT, Whole, read_request},
     read_body::ReadBody,
 };
 use crate::key::{
@@ -145,19 +145,11 @@ where
         let head = self.rules.head_of_body(RequestView::new(&request));
         let reading = self.reading(&request).ok_or(Bypass::Body);
         let BodyKey { give_back, rules, .. } = self.body.clone();
-        async move {
-            let (mut key, reading) = match (head, reading) {
-                (Ok(key), Ok(reading)) => (key, reading),
-                (Err(why), _) | (_, Err(why)) => return (request, Err(why)),
-            };
-            let (parts, body) = request.into_parts();
-            let (body, whole) = read(body, rules.limit).await;
-            let key = whole.map(|whole| {
-                rules.form.write(reading, &whole, &mut key);
-                key.build()
-            });
-            (Request::from_parts(parts, give_back(body)), key)
-        }
+        let limit = rules.limit;
+        read_request(request, head, limit, give_back, move |whole, key| {
+            rules.form.write(reading?, whole, key);
+            Ok(())
+        })
     }
 
     fn covers_header(&self, name: &HeaderName) -> bool {

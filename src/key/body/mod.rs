@@ -8,8 +8,11 @@ mod read_body;
 #[cfg(test)]
 mod tests;
 
-pub(super) use self::form::Form;
 pub use self::{
     body_key::{BodyKey, Json, Raw},
     read_body::ReadBody,
+};
+pub(super) use self::{
+    form::{Form, write},
+    read::{BODY_LIMIT, read_request},
 };

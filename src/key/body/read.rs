@@ -3,12 +3,12 @@
 use std::{future::poll_fn, pin::Pin};
 
 use bytes::{Buf, Bytes};
-use http::HeaderMap;
+use http::{HeaderMap, Request};
 use http_body::Body;
 use tower::BoxError;
 
 use super::ReadBody;
-use crate::key::Bypass;
+use crate::key::{Bypass, Key, KeyBuilder};
 
 /// The most bytes that are read for a key, unless told otherwise.
 pub(in crate::key) const BODY_LIMIT: usize = 1024 * 1024;
@@ -20,11 +20,36 @@ pub(in crate::key) struct Whole {
     pub(in crate::key) trailers: Option<HeaderMap>,
 }
 
+/// Reads the body of a request and gives it back in its own type; `write` adds it to
+/// the key of the head.
+pub(in crate::key) async fn read_request<B, F, W>(
+    request: Request<B>,
+    head: Result<KeyBuilder, Bypass>,
+    limit: usize,
+    give_back: F,
+    write: W,
+) -> (Request<B>, Result<Key, Bypass>)
+where
+    B: Body<Error: Into<BoxError>> + Send,
+    F: Fn(ReadBody<B>) -> B + Send,
+    W: FnOnce(&Whole, &mut KeyBuilder) -> Result<(), Bypass> + Send,
+{
+    let mut key = match head {
+        Ok(key) => key,
+        // Not touched.
+        Err(why) => return (request, Err(why)),
+    };
+    let (parts, body) = request.into_parts();
+    let (body, whole) = read(body, limit).await;
+    let key = whole.and_then(|whole| write(&whole, &mut key)).map(|()| key.build());
+    (Request::from_parts(parts, give_back(body)), key)
+}
+
 /// Reads a body to its end, or until it is larger than `limit` or breaks off; gives
 /// it back with all of its bytes.
 ///
 /// Holds `limit` bytes and the frame that passes it at most.
-pub(in crate::key) async fn read<B>(body: B, limit: usize) -> (ReadBody<B>, Result<Whole, Bypass>)
+pub(super) async fn read<B>(body: B, limit: usize) -> (ReadBody<B>, Result<Whole, Bypass>)
 where
     B: Body<Error: Into<BoxError>>,
 {
