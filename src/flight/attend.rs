@@ -15,6 +15,7 @@ use crate::{
     flights::{Flight, Origin, RunEnd, Stage},
     id::FlightRef,
     lease::{Lease, LeaseEnd},
+    log::SharedRun,
     store::{Abandoned, EndStatus, Joined},
 };
 
@@ -91,15 +92,17 @@ impl Driver {
     fn hand_out(&self, run: &mut Run, lease: &Arc<Lease>) {
         let Some(opened) = run.stage.opened() else { return };
         if run.publication.is_none() {
-            let session = self.core.store.session(self.flight.key());
-            let key = self.flight.key();
-            let publication =
-                Publication::new(key, session, Arc::clone(lease), opened, &self.core.config);
-            run.publication = Some(publication);
+            run.publication = Some(self.publication(lease, opened));
         }
         if !std::mem::replace(&mut run.live, true) {
             self.flight.go_live(opened, Origin::Here);
         }
+    }
+
+    pub(super) fn publication(&self, lease: &Arc<Lease>, run: &SharedRun) -> Publication {
+        let key = self.flight.key();
+        let session = self.core.store.session(key);
+        Publication::new(key, session, Arc::clone(lease), run, &self.core.config)
     }
 
     /// More came than can be shared with those who are yet to come: the store knows the

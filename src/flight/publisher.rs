@@ -66,7 +66,8 @@ pub(super) struct Publisher {
     next: u64,
     /// The last pieces that were made, up to the newest.
     recent: VecDeque<Bytes>,
-    /// The sizes of the pieces that readers elsewhere can still have.
+    /// What those pieces count that readers elsewhere can still have. Never more than
+    /// what the log holds, while it holds all.
     window: VecDeque<usize>,
     /// When the last step was sent.
     last: Option<Instant>,
@@ -247,8 +248,8 @@ impl Publisher {
             return None;
         }
         let inline = self.may_inline(&pieces);
-        for piece in pieces {
-            self.window.push_back(piece.len());
+        for (piece, size) in pieces {
+            self.window.push_back(size);
             self.recent.push_back(piece);
         }
         self.begun.store(true, Ordering::Release);
@@ -261,8 +262,8 @@ impl Publisher {
         stop
     }
 
-    /// Makes pieces of what was gathered.
-    fn encode(&mut self) -> Vec<Bytes> {
+    /// Makes pieces of what was gathered; with each, what its frames count.
+    fn encode(&mut self) -> Vec<(Bytes, usize)> {
         let mut pieces = Vec::new();
         let (mut piece, mut size) = (Vec::new(), 0);
         let promised = self.run.log.promised();
@@ -271,7 +272,7 @@ impl Publisher {
         for frame in self.pending.frames.drain(..) {
             for part in parts(frame) {
                 if size + part.size() > PIECE && !piece.is_empty() {
-                    pieces.push(self.encoder.piece(head.take(), &piece));
+                    pieces.push((self.encoder.piece(head.take(), &piece), size));
                     piece.clear();
                     size = 0;
                 }
@@ -280,17 +281,17 @@ impl Publisher {
             }
         }
         if !piece.is_empty() || head.is_some() {
-            pieces.push(self.encoder.piece(head.take(), &piece));
+            pieces.push((self.encoder.piece(head.take(), &piece), size));
         }
         pieces
     }
 
-    fn may_inline(&mut self, pieces: &[Bytes]) -> bool {
+    fn may_inline(&mut self, pieces: &[(Bytes, usize)]) -> bool {
         let (since, bytes) = &mut self.inlined;
         if since.elapsed() >= Duration::from_secs(1) {
             (*since, *bytes) = (Instant::now(), 0);
         }
-        *bytes += pieces.iter().map(Bytes::len).sum::<usize>();
+        *bytes += pieces.iter().map(|(piece, _)| piece.len()).sum::<usize>();
         *bytes <= INLINE_RATE
     }
 

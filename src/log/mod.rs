@@ -3,8 +3,8 @@
 //!
 //! A log holds a bounded number of bytes. Beyond them it is a window: it lets its
 //! oldest frames go, nobody can begin with it any more, and a reader that falls
-//! behind the window gets an error. A run that has one reader only waits for it
-//! instead.
+//! behind the window gets an error. The fastest reader sets the pace: what nobody has
+//! read yet is not let go.
 
 use std::{
     collections::VecDeque,
@@ -132,8 +132,8 @@ impl Log {
         self.grown.notify_waiters();
     }
 
-    /// Waits until there is room for this frame: at once where it takes only that
-    /// the oldest go, as long as it takes where the one reader there is must go on.
+    /// Waits until there is room for this frame: until the fastest reader, if there is
+    /// any, has read what must go for it.
     pub(crate) async fn room(&self, frame: &Frame) {
         loop {
             let drained = self.drained.notified();
@@ -144,9 +144,9 @@ impl Log {
                     return;
                 }
                 self.overflow();
-                let lone = (state.readers.len() == 1).then(|| state.readers.iter().next());
-                match lone.flatten().map(|(_, wants)| *wants) {
-                    Some(wants) => state.let_go_read(wants),
+                // Who is behind the window already is not waited for.
+                match state.fastest().filter(|wants| *wants >= state.first) {
+                    Some(fastest) => state.let_go_read(fastest, size(frame), self.most),
                     None => state.let_go(size(frame), self.most),
                 }
                 if !state.is_full(size(frame), self.most) {
@@ -278,6 +278,11 @@ impl State {
         self.frames.push_back(frame);
     }
 
+    /// The frame that the fastest reader wants next.
+    fn fastest(&self) -> Option<usize> {
+        self.readers.iter().map(|(_, wants)| *wants).max()
+    }
+
     /// Lets the oldest frames go until there is room.
     fn let_go(&mut self, size: usize, most: usize) {
         while self.is_full(size, most) {
@@ -285,9 +290,9 @@ impl State {
         }
     }
 
-    /// Lets the frames go that come before this one.
-    fn let_go_read(&mut self, wants: usize) {
-        while self.first < wants && !self.frames.is_empty() {
+    /// Lets the oldest frames go until there is room; none from this one on.
+    fn let_go_read(&mut self, wants: usize, size: usize, most: usize) {
+        while self.first < wants && self.is_full(size, most) {
             self.let_go_first();
         }
     }

@@ -152,15 +152,28 @@ async fn a_run_with_one_reader_waits_for_it() {
 }
 
 #[tokio::test]
-async fn a_run_with_several_readers_waits_for_none() {
+async fn a_run_with_several_readers_waits_for_the_fastest() {
     let log = open(128);
-    let _readers = [splice(&log), splice(&log)];
-    for word in ["a", "b", "c", "d", "e"] {
-        let next = data(word);
-        assert_ready!(task::spawn(log.room(&next)).poll());
-        log.push(next);
+    let (mut fast, mut slow) = (splice(&log), splice(&log));
+    for word in ["a", "b"] {
+        log.push(data(word));
     }
-    assert!(log.held() <= 128);
+    for (word, next) in [("a", "c"), ("b", "d"), ("c", "e")] {
+        let next = data(next);
+        let mut room = task::spawn(log.room(&next));
+        assert_pending!(room.poll());
+        assert_eq!(text(&mut fast), word);
+        assert!(room.is_woken());
+        assert_ready!(room.poll());
+        drop(room);
+        log.push(next);
+        assert!(log.held() <= 128);
+    }
+    assert!(broken(&mut slow).contains("behind"));
+    // With the fast one gone nobody holds it up, as nobody can go on.
+    drop(fast);
+    let next = data("f");
+    assert_ready!(task::spawn(log.room(&next)).poll());
 }
 
 #[tokio::test]
