@@ -24,12 +24,7 @@ pub(crate) struct Payload {
 
 impl Payload {
     pub(crate) fn new(script: &Script, token: u64) -> Self {
-        let mut text = if script.same {
-            String::new()
-        } else {
-            let run = uuid(rand::random());
-            format!("run={run} pid={} token={token}\n", std::process::id())
-        };
+        let mut text = if script.same { String::new() } else { line(token) };
         const PATTERN: &str = "0123456789abcdefghijklmnopqrstuvwxyz";
         while text.len() < script.bytes {
             text.push_str(&PATTERN[..PATTERN.len().min(script.bytes - text.len())]);
@@ -55,6 +50,12 @@ impl Payload {
 fn event(id: usize, data: &[u8]) -> Bytes {
     let data = String::from_utf8_lossy(data).replace('\n', " ");
     format!("id: {id}\ndata: {data}\n\n").into()
+}
+
+/// What names a new run: the first line of its answer.
+pub(crate) fn line(token: u64) -> String {
+    let run = uuid(rand::random());
+    format!("run={run} pid={} token={token}\n", std::process::id())
 }
 
 fn uuid(random: u128) -> String {

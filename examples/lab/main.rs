@@ -4,6 +4,7 @@
 //! ```text
 //! cargo run --example lab -- --listen 127.0.0.1:0 --store redis://127.0.0.1:6379/
 //! curl '127.0.0.1:PORT/work/report?ms=2000'
+//! curl -N 127.0.0.1:PORT/llm -H 'content-type: application/json' -d '{"stream":true}'
 //! curl '127.0.0.1:PORT/stats'
 //! ```
 
@@ -12,7 +13,7 @@ use std::{io::Write, process::ExitCode, sync::Arc, time::Duration};
 use axum::{
     Json, Router,
     body::Body,
-    extract::{RawQuery, State},
+    extract::{DefaultBodyLimit, RawQuery, State},
     http::{HeaderMap, Request, StatusCode, header},
     routing::{get, post},
 };
@@ -20,16 +21,22 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower::limit::GlobalConcurrencyLimitLayer;
-use tower_singleflight::{FlightInfo, FlightPhase, HttpKey, SingleFlightLayer, store::StoreState};
+use tower_singleflight::{
+    FlightInfo, FlightPhase, HttpKey, SingleFlightLayer,
+    key::{BodyKey, Json as JsonBody, ReadBody},
+    store::StoreState,
+};
 
 mod args;
 mod body;
+mod llm;
 mod script;
 mod work;
 
 use self::{args::Args, work::Inner};
 
-type Layer = SingleFlightLayer<HttpKey>;
+type GiveBack = fn(ReadBody<Body>) -> Body;
+type Layer = SingleFlightLayer<HttpKey<BodyKey<GiveBack, JsonBody>>>;
 
 fn main() -> ExitCode {
     let args = match Args::parse(std::env::args().skip(1)) {
@@ -62,14 +69,15 @@ fn main() -> ExitCode {
 
 async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     // Several ports are one service here.
-    let key = HttpKey::new().authority("lab");
-    let mut layer =
+    let key = HttpKey::new().authority("lab").json_body(Body::new as GiveBack);
+    let mut layer: Layer =
         SingleFlightLayer::new(key).namespace(args.namespace.as_str()).config(args.config);
     if let Some(store) = args.store {
         layer = layer.store(store);
     }
     let inner = Arc::new(Inner::default());
-    let mut behind = Router::new().route("/work/{*name}", get(work::work));
+    let llm = post(llm::llm).layer(DefaultBodyLimit::max(llm::MOST_BYTES));
+    let mut behind = Router::new().route("/work/{*name}", get(work::work)).route("/llm", llm);
     if let Some(limit) = args.inner_limit {
         behind = behind.layer(GlobalConcurrencyLimitLayer::new(limit));
     }
@@ -81,7 +89,8 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         .route("/drain", post(drain).with_state((layer.clone(), args.grace)))
         .with_state((layer.clone(), inner));
 
-    let listener = TcpListener::bind(args.listen).await?;
+    let listener = TcpListener::bind(args.listen).await;
+    let listener = listener.map_err(|error| format!("--listen ({}): {error}", args.listen))?;
     let mut out = std::io::stdout();
     writeln!(out, "listening on {}", listener.local_addr()?)?;
     out.flush()?;

@@ -51,7 +51,7 @@ impl Inner {
     }
 
     /// Begins a run, and says which of its name it is.
-    fn begin(self: &Arc<Self>, name: &str) -> (Run, u64) {
+    pub(crate) fn begin(self: &Arc<Self>, name: &str) -> (Run, u64) {
         self.calls.fetch_add(1, Relaxed);
         let running = self.running.fetch_add(1, AcqRel) + 1;
         self.max_running.fetch_max(running, Relaxed);

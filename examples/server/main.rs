@@ -23,11 +23,14 @@ use axum::{
     extract::{RawQuery, Request, State},
     response::Html,
     routing::get,
+    serve::ListenerExt,
 };
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 use tower::ServiceExt;
 use tower_singleflight::{HttpKey, RedisStore, SingleFlightLayer};
+
+mod events;
 
 #[derive(Debug, Default)]
 struct Model {
@@ -62,6 +65,7 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     let model = Arc::new(Model::default());
     let answers = Router::new()
         .route("/answer", get(answer))
+        .route("/events", get(events::events))
         .layer(layer.clone())
         .with_state(Arc::clone(&model));
     let app = answers
@@ -76,10 +80,16 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     println!("listening on http://{address}");
     println!("  open it in a browser, or ask twice at the same time and see one run:");
     println!("  curl 'http://{address}/answer?q=why' & curl 'http://{address}/answer?q=why'");
+    println!("  or listen twice, and see the events of one run as they come:");
+    println!("  curl -N 'http://{address}/events?q=why' & curl -N 'http://{address}/events?q=why'");
     match redis {
         Some(_) => println!("  other servers with the same REDIS_URL share its runs"),
         None => println!("  with REDIS_URL=redis://... several servers share their runs"),
     }
+    // An event is not to wait for the client to confirm the one before.
+    let listener = listener.tap_io(|stream| {
+        let _ = stream.set_nodelay(true);
+    });
     let (stop, stopping) = tokio::sync::oneshot::channel();
     let serving = axum::serve(listener, app).with_graceful_shutdown(async {
         terminated().await;
@@ -126,11 +136,10 @@ fn listen() -> Result<SocketAddr, Box<dyn Error>> {
 
 /// What stands for a model: an answer that takes three seconds.
 async fn answer(State(model): State<Arc<Model>>, RawQuery(query): RawQuery) -> String {
-    let run = model.runs.fetch_add(1, Relaxed) + 1;
-    let _running = Running::new(&model);
+    let run = Run::begin(model);
     tokio::time::sleep(Duration::from_secs(3)).await;
     let question = query.unwrap_or_else(|| "nothing".into());
-    format!("You asked {question}. This is run {run} of process {}.\n", std::process::id())
+    format!("You asked {question}. This is run {} of process {}.\n", run.number, std::process::id())
 }
 
 /// Asks the question of the query many times at once, as many clients would; a
@@ -160,18 +169,22 @@ async fn burst(State(answers): State<Router>, RawQuery(query): RawQuery) -> Json
 }
 
 /// Counts a run while it runs, also when it is dropped in the middle.
-struct Running<'a>(&'a Model);
+struct Run {
+    number: u64,
+    model: Arc<Model>,
+}
 
-impl<'a> Running<'a> {
-    fn new(model: &'a Model) -> Self {
+impl Run {
+    fn begin(model: Arc<Model>) -> Self {
+        let number = model.runs.fetch_add(1, Relaxed) + 1;
         model.running.fetch_add(1, Relaxed);
-        Self(model)
+        Self { number, model }
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for Run {
     fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Relaxed);
+        self.model.running.fetch_sub(1, Relaxed);
     }
 }
 

@@ -32,6 +32,8 @@ pub const NOISE: &[&str] = &[
     "referer",
     "sec-*",
     "user-agent",
+    // What SDKs of LLM services say of themselves, and of their retries.
+    "x-stainless-*",
     // The way here.
     "cdn-loop",
     "cf-connecting-ip",

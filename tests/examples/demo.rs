@@ -20,4 +20,11 @@ async fn server() {
     assert_eq!((&burst["answers"], &burst["different"]), (&50.into(), &1.into()), "{burst}");
     let stats: Value = serde_json::from_str(&server.get("/stats").await.1).unwrap();
     assert_eq!(stats["runs"], 2, "{stats}");
+    // As the next such line says it.
+    let curl = server.next_curl();
+    assert!(curl.len() == 2 && curl[0].contains("/events?"), "{curl:?}");
+    let heard = join_all(curl.iter().map(|address| server.get(address))).await;
+    assert!(heard[0].1.contains("data: event 10 of run 3 in process"), "{heard:?}");
+    assert!(heard[0].1.ends_with("event: end\ndata: that is all\nid: 11\n\n"), "{heard:?}");
+    assert_eq!(heard[0], heard[1]);
 }

@@ -3,5 +3,9 @@
 #[cfg(feature = "redis")]
 mod demo;
 mod function;
+#[cfg(feature = "redis")]
+mod lab;
+#[cfg(feature = "redis")]
+mod llm;
 mod pages;
 mod program;

@@ -10,8 +10,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::StatusCode;
-use http_body_util::{BodyExt, Empty};
+use http::{Request, StatusCode, response::Parts};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
@@ -80,7 +81,7 @@ impl Drop for Program {
 pub(crate) struct Server {
     pub(crate) program: Program,
     pub(crate) address: SocketAddr,
-    http: Client<HttpConnector, Empty<Bytes>>,
+    http: Client<HttpConnector, Full<Bytes>>,
 }
 
 impl Server {
@@ -95,10 +96,15 @@ impl Server {
         Self { program, address, http }
     }
 
+    /// The next line that has a `curl` in it.
+    pub(crate) fn curl_line(&self) -> String {
+        let line = std::iter::from_fn(|| self.program.line()).find(|line| line.contains("curl "));
+        line.expect("a line with curl")
+    }
+
     /// The addresses in the next line that has a `curl` in it.
     pub(crate) fn next_curl(&self) -> Vec<String> {
-        let line = std::iter::from_fn(|| self.program.line()).find(|line| line.contains("curl "));
-        let line = line.expect("a line with curl");
+        let line = self.curl_line();
         let words = line.split([' ', '\'']).filter(|word| word.starts_with("http://"));
         words.map(str::to_owned).collect()
     }
@@ -109,24 +115,62 @@ impl Server {
             Some(path) => format!("http://{}/{path}", self.address),
             None => what.to_owned(),
         };
-        let http = self.http.clone();
+        let answer = self.send(Request::get(uri).body(Full::default()).expect("a request"));
         async move {
-            let asked = async {
-                let response = http.get(uri.parse().expect("an address")).await?;
-                let (head, body) = response.into_parts();
-                let body = body.collect().await?.to_bytes();
-                Ok((head.status, String::from_utf8_lossy(&body).into_owned()))
-            };
-            match tokio::time::timeout(PATIENCE, asked).await {
-                Ok(Ok(answer)) => answer,
-                Ok(Err::<_, tower::BoxError>(error)) => panic!("{uri}: {error}"),
-                Err(_) => panic!("{uri}: no answer in {PATIENCE:?}"),
+            let mut answer = answer.await;
+            while answer.next().await {}
+            (answer.head.status, answer.text())
+        }
+    }
+
+    /// Sends a request, until the head of its answer is there.
+    pub(crate) fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> impl Future<Output = Answer> + use<> {
+        let what = request.uri().to_string();
+        let answer = self.http.request(request);
+        async move {
+            match tokio::time::timeout(PATIENCE, answer).await {
+                Ok(Ok(response)) => {
+                    let (head, body) = response.into_parts();
+                    Answer { what, head, body, read: Vec::new() }
+                }
+                Ok(Err(error)) => panic!("{what}: {error}"),
+                Err(_) => panic!("{what}: no answer in {PATIENCE:?}"),
             }
         }
     }
 }
 
-fn binary(example: &str) -> PathBuf {
+/// An answer that is read frame by frame.
+pub(crate) struct Answer {
+    what: String,
+    pub(crate) head: Parts,
+    body: Incoming,
+    read: Vec<u8>,
+}
+
+impl Answer {
+    /// Reads a frame; false at the end, which must be a good one.
+    pub(crate) async fn next(&mut self) -> bool {
+        let what = &self.what;
+        match tokio::time::timeout(PATIENCE, self.body.frame()).await {
+            Ok(None) => return false,
+            Ok(Some(Ok(frame))) => self.read.extend(frame.into_data().unwrap_or_default()),
+            Ok(Some(Err(error))) => panic!("{what}: {error}"),
+            Err(_) => panic!("{what}: nothing more in {PATIENCE:?}"),
+        }
+        true
+    }
+
+    /// What was read so far.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.read).into_owned()
+    }
+}
+
+pub(crate) fn binary(example: &str) -> PathBuf {
     let test = std::env::current_exe().expect("this test's own path");
     let profile = test.parent().and_then(|deps| deps.parent()).expect("target/<profile>/deps");
     let binary = profile.join("examples").join(example);

@@ -15,6 +15,7 @@ mod figures;
 #[path = "../support/lab/mod.rs"]
 mod lab;
 mod latency;
+mod llm;
 mod monitor;
 mod outage;
 mod partition;

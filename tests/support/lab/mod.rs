@@ -213,7 +213,7 @@ impl Lab {
         assert!(sent.is_ok_and(|status| status.success()), "kill {signal}");
     }
 
-    fn uri(&self, path: &str) -> String {
+    pub(crate) fn uri(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 }
