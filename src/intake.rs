@@ -42,6 +42,9 @@ pub(crate) enum Collected<B> {
 /// `Auto` waits for the end of bodies of this size.
 const BUFFERED: u64 = 64 * 1024;
 
+/// So many frames are taken in one go.
+const AT_ONCE: u32 = 32;
+
 impl Intake<'_> {
     /// Reads a body to its end. Calls `open` once, where it is to be handed out from
     /// now on as it comes.
@@ -71,7 +74,14 @@ impl Intake<'_> {
         };
         let mut live = self.delivery == Delivery::Streaming;
         let mut trailers = None;
+        let mut frames = 0_u32;
         while trailers.is_none() && !body.is_end_stream() {
+            // A body that is always ready must not keep its driver from looking whether
+            // anybody wants it, nor its readers from reading.
+            frames = frames.wrapping_add(1);
+            if frames.is_multiple_of(AT_ONCE) {
+                tokio::task::yield_now().await;
+            }
             let frame = pin!(poll_fn(|cx| {
                 let polled = body.as_mut().poll_frame(cx);
                 if polled.is_pending() && waits && !std::mem::replace(&mut live, true) {
@@ -109,7 +119,7 @@ impl Intake<'_> {
                 }
                 continue;
             }
-            self.log.room(&frame).await;
+            self.log.room(&frame, true).await;
             self.stage.granted().await;
             self.log.push(frame);
         }

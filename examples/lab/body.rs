@@ -16,34 +16,64 @@ use super::{
     work::Run,
 };
 
-/// The bytes of a body, cut into frames.
+/// The bytes of a body, cut into frames; each is made when it is wanted, so that a
+/// long body costs no memory.
 #[derive(Debug)]
 pub(crate) struct Payload {
-    frames: Vec<Bytes>,
+    /// What the body begins with.
+    line: String,
+    bytes: usize,
+    /// Bytes of a frame.
+    size: usize,
+    /// Bytes that are given: all, or half of them.
+    given: usize,
+    events: bool,
+    /// What it goes on with, again and again.
+    pattern: Vec<u8>,
 }
 
 impl Payload {
-    pub(crate) fn new(script: &Script, token: u64) -> Self {
-        let mut text = if script.same { String::new() } else { line(token) };
-        const PATTERN: &str = "0123456789abcdefghijklmnopqrstuvwxyz";
-        while text.len() < script.bytes {
-            text.push_str(&PATTERN[..PATTERN.len().min(script.bytes - text.len())]);
-        }
-        let bytes = Bytes::from(text);
-        let size = bytes.len().div_ceil(script.chunks).max(1);
-        let cut = |index: usize| {
-            let [start, end] = [index, index + 1].map(|at| (at * size).min(bytes.len()));
-            bytes.slice(start..end)
-        };
+    pub(crate) fn new(script: &Script, fail: Option<Fail>, token: u64) -> Self {
+        let line = if script.same { String::new() } else { line(token) };
+        let bytes = script.bytes.max(line.len());
+        let size = bytes.div_ceil(script.chunks).max(1);
+        let given = if fail == Some(Fail::Short) { bytes / 2 } else { bytes };
         let events = script.content_type.as_bytes().starts_with(b"text/event-stream");
-        let frames = (0..script.chunks).map(cut).filter(|frame| !frame.is_empty());
-        let frames =
-            frames.enumerate().map(|(id, frame)| if events { event(id, &frame) } else { frame });
-        Self { frames: frames.collect() }
+        let pattern = b"0123456789abcdefghijklmnopqrstuvwxyz".repeat(256);
+        Self { line, bytes, size, given, events, pattern }
     }
 
+    /// The length of the whole body.
     pub(crate) fn len(&self) -> usize {
-        self.frames.iter().map(Bytes::len).sum()
+        match self.events {
+            true => {
+                (0..self.bytes.div_ceil(self.size)).map(|id| self.cut(id, self.bytes).len()).sum()
+            }
+            false => self.bytes,
+        }
+    }
+
+    /// How many frames are given.
+    fn frames(&self) -> usize {
+        self.given.div_ceil(self.size)
+    }
+
+    fn frame(&self, id: usize) -> Bytes {
+        self.cut(id, self.given)
+    }
+
+    /// A frame of a body of so many bytes.
+    fn cut(&self, id: usize, bytes: usize) -> Bytes {
+        let [start, end] = [id, id + 1].map(|at| (at * self.size).min(bytes));
+        let mut data = Vec::with_capacity(end - start);
+        let line = self.line.as_bytes();
+        data.extend_from_slice(&line[start.min(line.len())..end.min(line.len())]);
+        while data.len() < end - start {
+            let at = (start + data.len() - line.len()) % self.pattern.len();
+            let left = end - start - data.len();
+            data.extend_from_slice(&self.pattern[at..self.pattern.len().min(at + left)]);
+        }
+        if self.events { event(id, &data) } else { data.into() }
     }
 }
 
@@ -66,7 +96,7 @@ fn uuid(random: u128) -> String {
 /// A body that gives its frames one by one.
 #[derive(Debug)]
 pub(crate) struct Scripted {
-    frames: Vec<Bytes>,
+    payload: Payload,
     next: usize,
     gap: Duration,
     pause: Option<Pin<Box<Sleep>>>,
@@ -89,21 +119,16 @@ impl std::error::Error for AskedFor {}
 
 impl Scripted {
     pub(crate) fn new(payload: Payload, script: &Script, fail: Option<Fail>, mut run: Run) -> Self {
-        let mut frames = payload.frames;
-        if fail == Some(Fail::Short) {
-            let whole: Vec<u8> = frames.concat();
-            frames = vec![Bytes::from(whole[..whole.len() / 2].to_vec())];
-        }
         let trailers: HeaderMap = script.trailers.iter().cloned().collect::<HeaderMap>();
         let trailers = (!trailers.is_empty()).then_some(trailers);
-        if frames.is_empty() && trailers.is_none() {
+        if payload.frames() == 0 && trailers.is_none() {
             run.finish();
         }
-        Self { frames, next: 0, gap: script.gap, pause: None, trailers, fail, run }
+        Self { payload, next: 0, gap: script.gap, pause: None, trailers, fail, run }
     }
 
     fn half(&self) -> usize {
-        self.frames.len() / 2
+        self.payload.frames() / 2
     }
 }
 
@@ -122,13 +147,15 @@ impl Body for Scripted {
                 _ => {}
             }
         }
-        if self.next > 0 && self.next < self.frames.len() && !self.gap.is_zero() {
+        if self.next > 0 && self.next < self.payload.frames() && !self.gap.is_zero() {
             let gap = self.gap;
             ready!(self.pause.get_or_insert_with(|| Box::pin(sleep(gap))).as_mut().poll(cx));
             self.pause = None;
         }
-        if let Some(frame) = self.frames.get(self.next).cloned() {
+        if self.next < self.payload.frames() {
+            let frame = self.payload.frame(self.next);
             self.next += 1;
+            self.run.give(frame.len());
             if self.is_end_stream() {
                 self.run.finish();
             }
@@ -140,16 +167,15 @@ impl Body for Scripted {
 
     fn is_end_stream(&self) -> bool {
         let may_fail = matches!(self.fail, Some(Fail::Error | Fail::Stall));
-        self.next >= self.frames.len() && self.trailers.is_none() && !may_fail
+        self.next >= self.payload.frames() && self.trailers.is_none() && !may_fail
     }
 
     fn size_hint(&self) -> SizeHint {
         // More frames than one are a stream: its length is not told.
-        match self.frames.as_slice() {
-            [frame] if self.fail.is_none() && self.trailers.is_none() => {
-                SizeHint::with_exact(if self.next == 0 { frame.len() as u64 } else { 0 })
-            }
-            _ => SizeHint::default(),
+        if self.payload.frames() == 1 && self.fail.is_none() && self.trailers.is_none() {
+            let left = if self.next == 0 { self.payload.len() } else { 0 };
+            return SizeHint::with_exact(left as u64);
         }
+        SizeHint::default()
     }
 }

@@ -16,6 +16,7 @@ use axum::{
     extract::{DefaultBodyLimit, RawQuery, State},
     http::{HeaderMap, Request, StatusCode, header},
     routing::{get, post},
+    serve::ListenerExt,
 };
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
@@ -95,6 +96,10 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     writeln!(out, "listening on {}", listener.local_addr()?)?;
     out.flush()?;
     let (stop, stopping) = tokio::sync::oneshot::channel();
+    // What is small and comes by and by is not to wait for what came before it.
+    let listener = listener.tap_io(|stream| {
+        let _ = stream.set_nodelay(true);
+    });
     let serving = axum::serve(listener, behind.merge(beside)).with_graceful_shutdown(async {
         terminated().await;
         // The receiver lives as long as the server.

@@ -35,6 +35,8 @@ pub(crate) struct Inner {
     finished: AtomicU64,
     dropped: AtomicU64,
     panicked: AtomicU64,
+    /// Bytes of data of all bodies.
+    bytes: AtomicU64,
     runs: Mutex<HashMap<String, u64>>,
 }
 
@@ -47,6 +49,7 @@ impl Inner {
             "finished": self.finished.load(Relaxed),
             "dropped": self.dropped.load(Relaxed),
             "panicked": self.panicked.load(Relaxed),
+            "bytes": self.bytes.load(Relaxed),
         })
     }
 
@@ -72,6 +75,11 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) fn finish(&mut self) {
         self.finished = true;
+    }
+
+    /// Counts data that was given.
+    pub(crate) fn give(&self, bytes: usize) {
+        self.inner.bytes.fetch_add(bytes as u64, Relaxed);
     }
 }
 
@@ -115,14 +123,14 @@ pub(crate) async fn work(
 }
 
 fn respond(script: &Script, fail: Option<Fail>, token: u64, run: Run) -> axum::response::Response {
-    let payload = Payload::new(script, token);
-    let declared = payload.len();
+    let payload = Payload::new(script, fail, token);
+    let declared = (fail == Some(Fail::Short)).then(|| payload.len());
     let body = Body::new(Scripted::new(payload, script, fail, run));
     let mut response = Response::new(body);
     *response.status_mut() = script.status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, script.content_type.clone());
-    if fail == Some(Fail::Short) {
+    if let Some(declared) = declared {
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(declared));
     }
     for (name, _) in &script.trailers {

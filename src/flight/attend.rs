@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
+use tokio::{task::unconstrained, time::Instant};
 
 use super::{
     Driver,
@@ -219,7 +219,8 @@ impl Driver {
                     guard.release_to_callers(true);
                     self.flight.settle();
                 }
-                () = until(limit) => {
+                // Also where the run has used up what this task may do in one go.
+                () = unconstrained(until(limit)) => {
                     // It may have moved on meanwhile.
                     if guard.limit(idle).is_some_and(|limit| limit <= Instant::now()) {
                         return Outcome::Lost(LeaseEnd::HardTimeout);

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
-use super::{Driver, FAILED_RUNS, Next, own::Run, publish::Publication};
+use super::{Driver, FAILED_RUNS, Next, own::Run, pending::STEP, publish::Publication};
 use crate::{
     error::FailureKind,
     flights::{FlightPhase, Origin, RunEnd, Verdict},
@@ -17,8 +17,6 @@ use crate::{
 
 /// Answers of at most this many bytes go along with the first `finish`.
 const SMALL: u64 = 3 * 1024;
-/// Larger ones go by pieces.
-const LARGE: u64 = 256 * 1024;
 /// The most bytes of an error's text that others get to see.
 const REPORT: usize = 512;
 /// How often `finish` is sent at most.
@@ -142,19 +140,14 @@ impl Driver {
                 let ending = Ending::new(EndStatus::TooLarge, ending.keep);
                 self.finish(run, ending, Answer::None).await;
             }
-            publication if self.is_large(shared) => {
+            // No single value is that large, so that nobody else waits long behind it.
+            publication if shared.log.data_bytes() > STEP as u64 => {
                 let Some(lease) = run.guard.lease() else { return };
                 let publication = publication.unwrap_or_else(|| self.publication(lease, shared));
                 self.finish(run, ending, Answer::Stream(publication)).await;
             }
             _ => self.finish(run, ending, Answer::Record(shared)).await,
         }
-    }
-
-    /// Whether an answer goes to a server by pieces, so that nobody else waits long
-    /// behind it.
-    fn is_large(&self, shared: &SharedRun) -> bool {
-        self.core.store.is_remote() && shared.log.data_bytes() > LARGE
     }
 
     /// Ends a flight without an answer, of which others may have got some.

@@ -88,7 +88,7 @@ impl Driver {
                 Step::Stay | Step::Look => continue,
                 Step::Piece { index, .. } if index < inflow.next() => continue,
                 Step::Piece { index, piece: Some(piece) } if index == inflow.next() => {
-                    match self.take_piece(&mut inflow, &piece) {
+                    match self.take_piece(&mut inflow, &piece).await {
                         true => Flow::Open,
                         false => Flow::Unreadable,
                     }

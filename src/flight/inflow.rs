@@ -74,7 +74,7 @@ impl Driver {
     }
 
     /// Hands on what is in the next piece; false where it does not fit.
-    pub(super) fn take_piece(&self, inflow: &mut Inflow, piece: &Bytes) -> bool {
+    pub(super) async fn take_piece(&mut self, inflow: &mut Inflow, piece: &Bytes) -> bool {
         let Ok((head, frames)) = inflow.decoder.piece(piece) else {
             self.core.counts.bad_records();
             return false;
@@ -90,7 +90,11 @@ impl Driver {
         for frame in frames {
             match frame {
                 Frame::Trailers(trailers) => inflow.trailers = Some(trailers),
-                data => run.log.push_over(data),
+                data => {
+                    // The stream in the store does not wait.
+                    run.log.room(&data, false).await;
+                    run.log.push(data);
+                }
             }
         }
         if let Some(run) = opened {
@@ -114,7 +118,7 @@ impl Driver {
                 return Ok(Flow::Unreadable);
             }
             for piece in &read.pieces {
-                if !self.take_piece(inflow, piece) {
+                if !self.take_piece(inflow, piece).await {
                     return Ok(Flow::Unreadable);
                 }
             }

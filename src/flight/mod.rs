@@ -26,6 +26,7 @@ mod conclude;
 mod follow;
 mod inflow;
 mod own;
+mod pending;
 mod publish;
 mod publisher;
 

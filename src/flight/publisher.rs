@@ -16,9 +16,9 @@ use std::{
 use bytes::Bytes;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::pending::{PIECE, Pending, STEP};
 use crate::{
     config::Config,
-    frame::Frame,
     id::KeyDigest,
     lease::Lease,
     log::{Next, Reader, SharedRun},
@@ -26,10 +26,6 @@ use crate::{
     store::{Append, Appended, BeatReply, Pushed, Seal, Session},
 };
 
-/// The most bytes of data in a piece.
-const PIECE: usize = 16 * 1024;
-/// The most bytes of data that go in one step.
-const STEP: usize = 256 * 1024;
 /// The least time between two steps, unless a piece is full.
 const PACE: Duration = Duration::from_millis(10);
 /// Up to so many bytes a second travel inside the push.
@@ -76,19 +72,6 @@ pub(super) struct Publisher {
     lease_time: Duration,
     keep: Duration,
     most: usize,
-}
-
-#[derive(Default)]
-struct Pending {
-    frames: Vec<Frame>,
-    bytes: usize,
-}
-
-impl Pending {
-    fn push(&mut self, frame: Frame) {
-        self.bytes += frame.size();
-        self.frames.push(frame);
-    }
 }
 
 impl Publisher {
@@ -151,8 +134,14 @@ impl Publisher {
             if !all && self.lease.waiters() == 0 {
                 continue;
             }
-            if let Some(stop) = self.send().await {
-                return stop;
+            // A frame may be larger than what goes in one step.
+            loop {
+                if let Some(stop) = self.send().await {
+                    return stop;
+                }
+                if self.pending.is_empty() {
+                    break;
+                }
             }
             if ended {
                 return Stop::Ended;
@@ -214,12 +203,12 @@ impl Publisher {
         let reader = self.reader.as_mut().ok_or(Stop::GaveUp)?;
         let pace = self.last.map(|last| last + PACE);
         // The head goes at once, whatever there is of the body.
-        let mut wait = self.encoder.pieces() > 0 && self.pending.bytes == 0;
+        let mut wait = self.encoder.pieces() > 0 && self.pending.bytes() == 0;
         loop {
             let next = match reader.look() {
                 Some(next) => next,
                 None if wait => reader.next().await,
-                None if self.pending.bytes >= PIECE => return Ok(false),
+                None if self.pending.bytes() >= PIECE => return Ok(false),
                 None => match pace {
                     Some(pace) if Instant::now() < pace => tokio::select! {
                         next = reader.next() => next,
@@ -234,7 +223,7 @@ impl Publisher {
                 Next::End | Next::Broken(_) | Next::Moved(_) => return Ok(true),
                 Next::Behind => return Err(Stop::GaveUp),
             }
-            if self.pending.bytes >= STEP {
+            if self.pending.bytes() >= STEP {
                 return Ok(false);
             }
         }
@@ -262,23 +251,25 @@ impl Publisher {
         stop
     }
 
-    /// Makes pieces of what was gathered; with each, what its frames count.
+    /// Makes pieces of what was gathered, as much as goes in one step; with each, what
+    /// its frames count.
     fn encode(&mut self) -> Vec<(Bytes, usize)> {
         let mut pieces = Vec::new();
         let (mut piece, mut size) = (Vec::new(), 0);
         let promised = self.run.log.promised();
         let mut head = (self.encoder.pieces() == 0).then_some((&*self.run.head, promised));
-        self.pending.bytes = 0;
-        for frame in self.pending.frames.drain(..) {
-            for part in parts(frame) {
-                if size + part.size() > PIECE && !piece.is_empty() {
-                    pieces.push((self.encoder.piece(head.take(), &piece), size));
-                    piece.clear();
-                    size = 0;
-                }
-                size += part.size();
-                piece.push(part);
+        let mut bytes = 0;
+        while bytes < STEP
+            && let Some(part) = self.pending.pop()
+        {
+            bytes += part.size();
+            if size + part.size() > PIECE && !piece.is_empty() {
+                pieces.push((self.encoder.piece(head.take(), &piece), size));
+                piece.clear();
+                size = 0;
             }
+            size += part.size();
+            piece.push(part);
         }
         if !piece.is_empty() || head.is_some() {
             pieces.push((self.encoder.piece(head.take(), &piece), size));
@@ -342,16 +333,4 @@ impl Publisher {
         self.next = next;
         next + self.recent.len() as u64 >= self.encoder.pieces()
     }
-}
-
-/// A frame in parts that fit into pieces; the bytes are shared, not copied.
-fn parts(frame: Frame) -> impl Iterator<Item = Frame> {
-    let (mut data, mut other) = match frame {
-        Frame::Data(data) => (data, None),
-        trailers => (Bytes::new(), Some(trailers)),
-    };
-    std::iter::from_fn(move || match data.is_empty() {
-        true => other.take(),
-        false => Some(Frame::Data(data.split_to(data.len().min(PIECE)))),
-    })
 }

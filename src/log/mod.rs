@@ -3,8 +3,9 @@
 //!
 //! A log holds a bounded number of bytes. Beyond them it is a window: it lets its
 //! oldest frames go, nobody can begin with it any more, and a reader that falls
-//! behind the window gets an error. The fastest reader sets the pace: what nobody has
-//! read yet is not let go.
+//! behind the window gets an error. Frames that no reader has had are not let go; those
+//! that some have not had are let go no faster than at a certain rate, so that readers
+//! of a fast body are not broken off for being a little slower than each other.
 
 use std::{
     collections::VecDeque,
@@ -13,11 +14,15 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use http::HeaderMap;
 use slab::Slab;
-use tokio::sync::Notify;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
 
 use crate::frame::{Frame, Head};
 
@@ -67,6 +72,8 @@ struct State {
     gone: Option<Box<blake3::Hasher>>,
     /// The number of the frame that each reader wants next.
     readers: Slab<usize>,
+    /// When the last frame was let go that some reader may not have had.
+    turn: Option<Instant>,
     end: Option<End>,
 }
 
@@ -83,6 +90,10 @@ pub(crate) enum End {
 
 /// A frame counts as this many bytes at least, since keeping it costs about that.
 const LEAST_FRAME: usize = 64;
+/// Slow readers slow no body down below so many bytes a second.
+const LEAST_RATE: f64 = 8.0 * 1024.0 * 1024.0;
+/// So much time may be caught up with.
+const BURST: Duration = Duration::from_millis(50);
 
 impl Log {
     /// An empty log that holds `most` bytes, of a body that is to have `promised`
@@ -120,41 +131,42 @@ impl Log {
         self.grown.notify_waiters();
     }
 
-    /// Appends a frame, and lets as much go as it takes to stay within bounds.
-    pub(crate) fn push_over(&self, frame: Frame) {
-        let mut state = self.state();
-        if state.is_full(size(&frame), self.most) {
-            self.overflow();
-            state.let_go(size(&frame), self.most);
-        }
-        state.push(frame);
-        drop(state);
-        self.grown.notify_waiters();
-    }
-
-    /// Waits until there is room for this frame: until the fastest reader, if there is
-    /// any, has read what must go for it.
-    pub(crate) async fn room(&self, frame: &Frame) {
+    /// Waits until there is room for this frame: until all readers, but for those who
+    /// are behind already, have had what must go for it; not longer than at
+    /// [`LEAST_RATE`] it takes. Then the fastest is waited for, where it is `patient`.
+    pub(crate) async fn room(&self, frame: &Frame, patient: bool) {
+        let size = size(frame);
+        let mut until = None;
         loop {
             let drained = self.drained.notified();
             tokio::pin!(drained);
-            {
+            let wait = {
                 let mut state = self.state();
-                if !state.is_full(size(frame), self.most) {
+                if !state.is_full(size, self.most) {
                     return;
                 }
                 self.overflow();
-                // Who is behind the window already is not waited for.
-                match state.fastest().filter(|wants| *wants >= state.first) {
-                    Some(fastest) => state.let_go_read(fastest, size(frame), self.most),
-                    None => state.let_go(size(frame), self.most),
-                }
-                if !state.is_full(size(frame), self.most) {
+                let now = Instant::now();
+                let until = *until.get_or_insert_with(|| state.turn(size, now));
+                let had = match now < until {
+                    true => state.alive().min(),
+                    false if patient => state.alive().max(),
+                    false => None,
+                };
+                state.let_go(size, self.most, had.unwrap_or(usize::MAX));
+                if !state.is_full(size, self.most) {
                     return;
                 }
                 drained.as_mut().enable();
+                (now < until).then_some(until)
+            };
+            match wait {
+                Some(until) => tokio::select! {
+                    () = drained => {}
+                    () = sleep_until(until) => {}
+                },
+                None => drained.await,
             }
-            drained.await;
         }
     }
 
@@ -278,21 +290,24 @@ impl State {
         self.frames.push_back(frame);
     }
 
-    /// The frame that the fastest reader wants next.
-    fn fastest(&self) -> Option<usize> {
-        self.readers.iter().map(|(_, wants)| *wants).max()
+    /// The frames that those readers want next who are not behind.
+    fn alive(&self) -> impl Iterator<Item = usize> {
+        let wanted = self.readers.iter().map(|(_, wants)| *wants);
+        wanted.filter(|wants| *wants >= self.first)
     }
 
-    /// Lets the oldest frames go until there is room.
-    fn let_go(&mut self, size: usize, most: usize) {
-        while self.is_full(size, most) {
-            self.let_go_first();
-        }
+    /// When a frame may be let go that some reader has not had.
+    fn turn(&mut self, size: usize, now: Instant) -> Instant {
+        let before = now.checked_sub(BURST).unwrap_or(now);
+        let last = self.turn.map_or(before, |last| last.max(before));
+        let turn = last + Duration::from_secs_f64(size as f64 / LEAST_RATE);
+        self.turn = Some(turn);
+        turn
     }
 
     /// Lets the oldest frames go until there is room; none from this one on.
-    fn let_go_read(&mut self, wants: usize, size: usize, most: usize) {
-        while self.first < wants && self.is_full(size, most) {
+    fn let_go(&mut self, size: usize, most: usize, wanted: usize) {
+        while self.first < wanted && self.is_full(size, most) {
             self.let_go_first();
         }
     }

@@ -1,7 +1,8 @@
-use std::task::Poll;
+use std::{task::Poll, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
+use tokio::time::{Instant, sleep};
 use tokio_test::{assert_pending, assert_ready, task};
 
 use super::*;
@@ -114,13 +115,20 @@ fn a_broken_end_is_an_error_to_every_reader() {
     }
 }
 
+/// Appends a frame when there is room for it.
+async fn append(log: &Log, word: &'static str) {
+    let frame = data(word);
+    log.room(&frame, true).await;
+    log.push(frame);
+}
+
 /// A frame counts as 64 bytes at least: three of them are more than is held.
-#[test]
-fn o3_a_reader_that_falls_behind_the_window_gets_an_error_and_never_a_gap() {
+#[tokio::test(start_paused = true)]
+async fn o3_a_reader_that_falls_behind_the_window_gets_an_error_and_never_a_gap() {
     let log = open(128);
     let (mut fast, mut slow) = (splice(&log), splice(&log));
     for word in ["a", "b", "c", "d"] {
-        log.push_over(data(word));
+        append(&log, word).await;
         assert_eq!(text(&mut fast), word);
     }
     assert!(log.held() <= 128);
@@ -130,16 +138,15 @@ fn o3_a_reader_that_falls_behind_the_window_gets_an_error_and_never_a_gap() {
     assert!(broken(&mut slow).contains("behind"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_run_with_one_reader_waits_for_it() {
     let log = open(128);
     let mut reader = splice(&log);
     for word in ["a", "b"] {
-        log.room(&data(word)).await;
-        log.push(data(word));
+        append(&log, word).await;
     }
     let next = data("c");
-    let mut room = task::spawn(log.room(&next));
+    let mut room = task::spawn(log.room(&next, true));
     assert_pending!(room.poll());
     assert_eq!(text(&mut reader), "a");
     assert!(room.is_woken());
@@ -151,7 +158,7 @@ async fn a_run_with_one_reader_waits_for_it() {
     assert!(log.reader().is_none() && log.is_window());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_run_with_several_readers_waits_for_the_fastest() {
     let log = open(128);
     let (mut fast, mut slow) = (splice(&log), splice(&log));
@@ -160,7 +167,10 @@ async fn a_run_with_several_readers_waits_for_the_fastest() {
     }
     for (word, next) in [("a", "c"), ("b", "d"), ("c", "e")] {
         let next = data(next);
-        let mut room = task::spawn(log.room(&next));
+        let mut room = task::spawn(log.room(&next, true));
+        assert_pending!(room.poll());
+        // The slow one has had its time, and nobody has read this.
+        sleep(Duration::from_secs(1)).await;
         assert_pending!(room.poll());
         assert_eq!(text(&mut fast), word);
         assert!(room.is_woken());
@@ -173,16 +183,58 @@ async fn a_run_with_several_readers_waits_for_the_fastest() {
     // With the fast one gone nobody holds it up, as nobody can go on.
     drop(fast);
     let next = data("f");
-    assert_ready!(task::spawn(log.room(&next)).poll());
+    assert_ready!(task::spawn(log.room(&next, true)).poll());
 }
 
-#[tokio::test]
+/// Who is slow slows a body down to a certain rate, and no further.
+#[tokio::test(start_paused = true)]
+async fn slow_readers_are_given_some_time() {
+    const FRAME: usize = 64 * 1024;
+    let log = open(4 * FRAME);
+    let (mut fast, mut slow) = (splice(&log), splice(&log));
+    let frame = || Frame::Data(vec![0; FRAME].into());
+    let started = Instant::now();
+    for _ in 0..64 {
+        log.room(&frame(), true).await;
+        log.push(frame());
+        let _ = assert_ready!(poll(&mut fast));
+        // Somewhat slower than the other: it needs four milliseconds for a frame.
+        sleep(Duration::from_millis(4)).await;
+        let _ = assert_ready!(poll(&mut slow));
+    }
+    assert_eq!(started.elapsed(), Duration::from_millis(4 * 64));
+    let started = Instant::now();
+    for _ in 0..64 {
+        log.room(&frame(), true).await;
+        log.push(frame());
+        let _ = assert_ready!(poll(&mut fast));
+    }
+    let rate = 64.0 * FRAME as f64 / started.elapsed().as_secs_f64();
+    assert!(rate >= LEAST_RATE, "{rate}");
+    assert!(broken(&mut slow).contains("behind"));
+}
+
+/// A reader of a stream elsewhere: that does not wait for anybody.
+#[tokio::test(start_paused = true)]
+async fn an_impatient_writer_waits_for_a_turn_and_no_more() {
+    let log = open(128);
+    let mut reader = splice(&log);
+    let started = Instant::now();
+    for word in ["a", "b", "c", "d", "e"] {
+        log.room(&data(word), false).await;
+        log.push(data(word));
+    }
+    assert!(started.elapsed() <= Duration::from_millis(5));
+    assert!(broken(&mut reader).contains("behind"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reader_that_leaves_holds_up_nothing() {
     let log = open(64);
     let reader = splice(&log);
     log.push(data("a"));
     let next = data("b");
-    let mut room = task::spawn(log.room(&next));
+    let mut room = task::spawn(log.room(&next, true));
     assert_pending!(room.poll());
     drop(reader);
     assert!(room.is_woken());
@@ -263,12 +315,12 @@ fn a_head_that_speaks_of_another_body_is_another_answer() {
 }
 
 /// What was read of a window can still be compared, though it is no longer held.
-#[test]
-fn a_window_goes_on_with_the_same_run() {
+#[tokio::test(start_paused = true)]
+async fn a_window_goes_on_with_the_same_run() {
     let (one, two) = (open(128), open(1 << 20));
     let mut reader = splice(&one);
     for word in ["a", "b", "c", "d"] {
-        one.push_over(data(word));
+        append(&one, word).await;
         assert_eq!(text(&mut reader), word);
     }
     one.end(End::Moved(run(&two)));

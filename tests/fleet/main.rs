@@ -24,6 +24,7 @@ mod push;
 mod random;
 mod resumed;
 mod runs;
+mod streams;
 mod succession;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,9 +1,10 @@
 //! A way to the server that can be slow, silent or cut, and lose a push.
 
 use std::{
+    ops::Range,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -21,7 +22,7 @@ use tokio::{
 pub(crate) struct Proxy {
     port: u16,
     way: watch::Sender<Way>,
-    swallow: Arc<AtomicBool>,
+    swallow: Arc<AtomicU8>,
 }
 
 #[derive(Clone, Copy)]
@@ -30,6 +31,11 @@ struct Way {
     /// No reply is passed on before this.
     held: Instant,
 }
+
+/// What is to be lost: nothing, the next push, or the next one that tells of an end.
+const NOTHING: u8 = 0;
+const ANY: u8 = 1;
+const END: u8 = 2;
 
 /// Whether anything goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +53,7 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("its address").port();
         let (way, ways) = watch::channel(Way { link: Link::Open, held: Instant::now() });
-        let swallow = Arc::new(AtomicBool::new(false));
+        let swallow = Arc::new(AtomicU8::new(NOTHING));
         let swallowing = Arc::clone(&swallow);
         tokio::spawn(async move {
             let mut over = ways.clone();
@@ -75,12 +81,17 @@ impl Proxy {
 
     /// The next message that the server pushes is lost.
     pub(crate) fn swallow_push(&self) {
-        self.swallow.store(true, Ordering::Relaxed);
+        self.swallow.store(ANY, Ordering::Relaxed);
+    }
+
+    /// The next message that tells of a flight's end is lost, and no other.
+    pub(crate) fn swallow_end(&self) {
+        self.swallow.store(END, Ordering::Relaxed);
     }
 
     /// Whether the message to be lost has come.
     pub(crate) fn has_swallowed(&self) -> bool {
-        !self.swallow.load(Ordering::Relaxed)
+        self.swallow.load(Ordering::Relaxed) == NOTHING
     }
 }
 
@@ -88,7 +99,7 @@ async fn accept(
     listener: TcpListener,
     server: u16,
     way: watch::Receiver<Way>,
-    swallow: Arc<AtomicBool>,
+    swallow: Arc<AtomicU8>,
 ) {
     while let Ok((client, _)) = listener.accept().await {
         if way.borrow().link == Link::Cut {
@@ -110,7 +121,7 @@ async fn copy(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     mut way: watch::Receiver<Way>,
-    swallow: Option<Arc<AtomicBool>>,
+    swallow: Option<Arc<AtomicU8>>,
 ) {
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -130,10 +141,9 @@ async fn copy(
             _ => return,
         }
         if let Some(swallow) = &swallow
-            && swallow.load(Ordering::Relaxed)
-            && let Some(push) = message(bytes)
+            && let Some(push) = lost(bytes, swallow.load(Ordering::Relaxed))
         {
-            swallow.store(false, Ordering::Relaxed);
+            swallow.store(NOTHING, Ordering::Relaxed);
             let rest = [&bytes[..push.start], &bytes[push.end..]].concat();
             if to.write_all(&rest).await.is_err() {
                 return;
@@ -146,15 +156,36 @@ async fn copy(
     }
 }
 
-/// Where a whole pushed message is among these bytes: three strings after `>3`.
-fn message(bytes: &[u8]) -> Option<std::ops::Range<usize>> {
+/// Where the message is among these bytes that is to be lost.
+fn lost(bytes: &[u8], what: u8) -> Option<Range<usize>> {
+    if what == NOTHING {
+        return None;
+    }
+    let mut from = 0;
+    loop {
+        let (whole, payload) = message(bytes, from)?;
+        // After the format comes the kind: pieces, who comes, or an end.
+        let kind = bytes[payload].get(1).copied().unwrap_or_default();
+        if what == ANY || !b"PNW".contains(&kind) {
+            return Some(whole);
+        }
+        from = whole.end;
+    }
+}
+
+/// Where the next whole pushed message is among these bytes, and what it says: three
+/// strings after `>3`.
+fn message(bytes: &[u8], from: usize) -> Option<(Range<usize>, Range<usize>)> {
     const HEAD: &[u8] = b">3\r\n$7\r\nmessage\r\n";
-    let start = bytes.windows(HEAD.len()).position(|window| window == HEAD)?;
+    let start = from + bytes[from..].windows(HEAD.len()).position(|window| window == HEAD)?;
     let mut end = start + HEAD.len();
+    let mut payload = end..end;
     for _ in 0..2 {
         let line = bytes[end..].windows(2).position(|window| window == b"\r\n")?;
-        let length = std::str::from_utf8(&bytes[end + 1..end + line]).ok()?;
-        end += line + 2 + length.parse::<usize>().ok()? + 2;
+        let length: usize = std::str::from_utf8(&bytes[end + 1..end + line]).ok()?.parse().ok()?;
+        let said = end + line + 2;
+        payload = said..said + length;
+        end = payload.end + 2;
     }
-    (end <= bytes.len()).then_some(start..end)
+    (end <= bytes.len()).then_some((start..end, payload))
 }

@@ -7,6 +7,7 @@ mod leaving;
 mod limits;
 mod outage;
 mod outcomes;
+mod pace;
 mod races;
 mod random;
 mod random_streams;

@@ -18,14 +18,7 @@ pub(crate) struct Answer {
 impl Answer {
     /// What `Cache-Status` says of the caller's part.
     pub(crate) fn role(&self) -> &'static str {
-        let status = self.headers.get("cache-status").map_or(&b""[..], |value| value.as_bytes());
-        match status {
-            b"tower-singleflight; fwd=miss" => "owner",
-            b"tower-singleflight; fwd=miss; collapsed" => "follower",
-            b"tower-singleflight; fwd=bypass" => "bypass",
-            b"tower-singleflight; hit" => "reused",
-            _ => "none",
-        }
+        role(&self.headers)
     }
 
     /// What is the same for all callers of one flight.
@@ -44,6 +37,17 @@ impl Answer {
     pub(crate) fn run(&self) -> String {
         let end = self.body.iter().position(|&byte| byte == b'\n').unwrap_or(0);
         String::from_utf8_lossy(&self.body[..end]).into_owned()
+    }
+}
+
+/// What `Cache-Status` says of a caller's part.
+pub(super) fn role(headers: &HeaderMap) -> &'static str {
+    match headers.get("cache-status").map_or(&b""[..], |value| value.as_bytes()) {
+        b"tower-singleflight; fwd=miss" => "owner",
+        b"tower-singleflight; fwd=miss; collapsed" => "follower",
+        b"tower-singleflight; fwd=bypass" => "bypass",
+        b"tower-singleflight; hit" => "reused",
+        _ => "none",
     }
 }
 

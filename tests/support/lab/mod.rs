@@ -20,8 +20,14 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 
 mod answer;
+mod got;
+mod stream;
 
-pub(crate) use self::answer::{Answer, one_answer};
+pub(crate) use self::{
+    answer::{Answer, one_answer},
+    got::Got,
+    stream::{Reading, Stream, WIRES, Wire},
+};
 
 /// The longest that any call or state of these tests is waited for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
