@@ -10,6 +10,7 @@ use std::{
 };
 
 use bytes::Buf;
+use http::HeaderMap;
 use http_body::Body;
 use tower::BoxError;
 
@@ -29,6 +30,8 @@ pub(crate) struct Intake<'a> {
     /// The most bytes that are held to be shared.
     pub(crate) most: usize,
     pub(crate) delivery: Delivery,
+    /// Whether a body that ended with these trailers is all there.
+    pub(crate) is_complete: &'a (dyn Fn(Option<&HeaderMap>) -> bool + Sync),
 }
 
 /// What became of it.
@@ -126,6 +129,9 @@ impl Intake<'_> {
         let came = self.log.data_bytes();
         if let Some(promised) = self.promised.filter(|promised| *promised != came) {
             return self.broken(format!("{came} bytes came where {promised} were promised"));
+        }
+        if !(self.is_complete)(trailers.as_ref()) {
+            return self.broken("its end is missing".into());
         }
         if live {
             self.stage.granted().await;

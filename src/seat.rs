@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use http::HeaderName;
+use http::{HeaderMap, HeaderName};
 use http_body::Body;
 use tokio::time::Instant;
 use tower::util::Oneshot;
@@ -256,12 +256,15 @@ where
         let own = (reader, extra);
         let mut run = SharedRun { head: Arc::new(head), log, reusable };
         brief.stage.begin();
+        let head = Arc::clone(&run.head);
+        let is_complete = |trailers: Option<&HeaderMap>| codec.is_complete(&head, trailers);
         let intake = Intake {
             log: &run.log,
             stage: &brief.stage,
             promised,
             most: brief.max_share_bytes,
             delivery: if codec.is_streamed() { brief.delivery } else { Delivery::Buffered },
+            is_complete: &is_complete,
         };
         let mut own = Some(own);
         let open = || {

@@ -72,7 +72,8 @@ impl<R> HttpCodec<R> {
     }
 
     /// Answers with gRPC statuses where the layer fails a caller: `DEADLINE_EXCEEDED`
-    /// where a time limit was passed, and else `UNAVAILABLE`.
+    /// where a time limit was passed, and else `UNAVAILABLE`. A gRPC answer that ends
+    /// without a status is one that broke off.
     #[must_use]
     pub fn grpc(self) -> Self {
         Self { grpc: true, ..self }
@@ -154,6 +155,10 @@ where
 
     fn is_reusable_after(&self, trailers: &HeaderMap) -> bool {
         !policy::is_grpc_error(trailers)
+    }
+
+    fn is_complete(&self, head: &Head, trailers: Option<&HeaderMap>) -> bool {
+        !self.grpc || grpc::is_complete(head, trailers)
     }
 
     fn open(&self, response: Response<ResB>) -> Result<Opened<Extra, ResB>, Response<ResB>> {

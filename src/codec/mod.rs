@@ -66,6 +66,14 @@ pub trait Codec<Req, Res, E>: Clone + Send + Sync + 'static {
         true
     }
 
+    /// Whether a body that ended without an error, and with these trailers, is all of
+    /// its response. Where it is not, it is treated as one that broke off. By default
+    /// it is.
+    fn is_complete(&self, head: &Head, trailers: Option<&HeaderMap>) -> bool {
+        let _ = (head, trailers);
+        true
+    }
+
     /// Takes a response apart: the head that others get, what stays with its own
     /// caller, and the body.
     ///

@@ -112,7 +112,8 @@ const FELL_BEHIND: &str = "this reader fell too far behind";
 const DIFFERS: &str = "its owner was lost, and the next run's answer is another";
 const TOO_LATE: &str = "its owner was lost, and the next run cannot be read from its start";
 
-/// Whether two heads speak of the same body.
+/// Whether two heads speak of the same body. That of a gRPC call that failed at once
+/// says so, and there is no other place for it: it is like none that does not.
 fn is_same(one: &Head, other: &Head) -> bool {
     let about = |headers: &HeaderMap| -> Vec<(HeaderName, Vec<u8>)> {
         let mut about: Vec<_> = headers
@@ -130,7 +131,10 @@ fn is_same(one: &Head, other: &Head) -> bool {
 fn is_about_body(name: &HeaderName) -> bool {
     let name = name.as_str();
     name.starts_with("content-")
-        || matches!(name, "etag" | "digest" | "repr-digest" | "trailer" | "grpc-encoding")
+        || matches!(
+            name,
+            "etag" | "digest" | "repr-digest" | "trailer" | "grpc-encoding" | "grpc-status"
+        )
 }
 
 impl fmt::Debug for Splice {

@@ -294,8 +294,10 @@ fn a_head_that_speaks_of_another_body_is_another_answer() {
     let mut gzip = HeaderMap::new();
     gzip.insert("content-encoding", HeaderValue::from_static("gzip"));
     gzip.insert("date", HeaderValue::from_static("today"));
+    let failed = [("grpc-status".parse().unwrap(), HeaderValue::from_static("5"))];
     for (status, headers, same) in [
         (StatusCode::OK, gzip.clone(), false),
+        (StatusCode::OK, failed.into_iter().collect(), false),
         (StatusCode::CREATED, HeaderMap::new(), false),
         (
             StatusCode::OK,

@@ -4,8 +4,13 @@
 mod demo;
 mod function;
 #[cfg(feature = "redis")]
+mod grpc;
+#[cfg(feature = "redis")]
 mod lab;
 #[cfg(feature = "redis")]
 mod llm;
 mod pages;
 mod program;
+#[cfg(feature = "redis")]
+#[path = "../support/mod.rs"]
+mod support;

@@ -4,7 +4,7 @@ use std::{
     io::{BufRead, BufReader},
     net::SocketAddr,
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc,
     time::{Duration, Instant},
 };
@@ -56,13 +56,19 @@ impl Program {
     }
 
     /// All further lines, to its end, which must be a good one.
-    pub(crate) fn lines_to_the_end(mut self) -> Vec<String> {
+    pub(crate) fn lines_to_the_end(self) -> Vec<String> {
+        let (lines, status) = self.end();
+        assert!(status.success(), "{status}");
+        lines
+    }
+
+    /// All further lines, and its end.
+    pub(crate) fn end(mut self) -> (Vec<String>, ExitStatus) {
         let lines = std::iter::from_fn(|| self.line()).collect();
         let end = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().expect("its status") {
-                assert!(status.success(), "{status}");
-                return lines;
+                return (lines, status);
             }
             assert!(Instant::now() < end, "it does not end");
             std::thread::sleep(Duration::from_millis(5));

@@ -2,38 +2,24 @@
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use http::{HeaderMap, HeaderValue};
-use http_body_util::BodyExt;
+use http::HeaderMap;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 use tonic::{
     Code, Response, Status,
     body::Body,
     metadata::{BinaryMetadataValue, MetadataMap},
-    transport::Server,
 };
-use tower::util::MapResponseLayer;
 use tower_singleflight::{Bypass, FlightRole, MemoryStore, RedisStore};
 
 use crate::{
     redis::redis_server::RedisServer,
-    rig::{Answers, GET, Node, ask, connect, fleet, get, is_shared, listen, node, nodes, serve},
+    rig::{
+        Answers, GET, Node, ask, assert_trailers, connect, fleet, get, is_shared, node, nodes,
+        serve, serve_with_trailers,
+    },
     support::{Full, Gate, Runs, callers, read, until},
 };
-
-/// Adds to the trailers that say how it went.
-fn with_trailers(response: http::Response<Body>) -> http::Response<Body> {
-    response.map(|body| {
-        Body::new(body.map_frame(|frame| match frame.into_trailers() {
-            Ok(mut trailers) => {
-                trailers.insert("x-t", HeaderValue::from_static("1"));
-                trailers.insert("x-b-bin", HeaderValue::from_static("AAH/gA"));
-                http_body::Frame::trailers(trailers)
-            }
-            Err(frame) => frame,
-        }))
-    })
-}
 
 /// Opens the gate when so many callers are in the air.
 async fn open_for(nodes: &[Node], expected: usize, gate: &Gate) {
@@ -56,12 +42,7 @@ async fn n1(nodes: [Node; 2]) {
     let mut channels = Vec::new();
     let mut addresses = Vec::new();
     for node in &nodes {
-        let (incoming, address) = listen().await;
-        let server = Server::builder()
-            .layer(node.clone())
-            .layer(MapResponseLayer::new(with_trailers as fn(_) -> _))
-            .add_service(answers.clone());
-        tokio::spawn(server.serve_with_incoming(incoming));
+        let address = serve_with_trailers(node, &answers).await;
         channels.push(connect(address).await);
         addresses.push(address);
     }
@@ -74,9 +55,7 @@ async fn n1(nodes: [Node; 2]) {
         let metadata = response.metadata();
         shared += usize::from(is_shared(metadata));
         assert_eq!(metadata.get("x-h").unwrap(), "2");
-        assert_eq!(metadata.get("x-t").unwrap(), "1");
-        let binary = metadata.get_bin("x-b-bin").unwrap().to_bytes().unwrap();
-        assert_eq!(&binary[..], [0, 1, 0xFF, 0x80]);
+        assert_trailers(metadata);
         assert!(response.into_inner() == message, "other bytes");
     }
     assert_eq!(shared, 2);

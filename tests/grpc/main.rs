@@ -9,9 +9,18 @@ mod redis;
 #[allow(dead_code, reason = "made for more than this")]
 mod support;
 
-mod rig;
+#[path = "../fleet/proxy.rs"]
+#[allow(dead_code, reason = "made for more than this")]
+mod proxy;
 
+mod rig;
+mod tap;
+
+mod breaks;
 mod calls;
+mod cost;
 mod failures;
+mod live;
+mod lost;
 mod places;
 mod streams;

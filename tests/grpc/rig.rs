@@ -3,17 +3,19 @@
 use std::{convert::Infallible, future::Future, net::SocketAddr, pin::Pin, sync::Arc};
 
 use bytes::{Buf, BufMut, Bytes};
-use http::uri::PathAndQuery;
+use http::{HeaderValue, uri::PathAndQuery};
+use http_body_util::BodyExt;
 use tokio::net::TcpListener;
 use tokio_stream::Stream;
 use tonic::{
     Request, Response, Status, Streaming,
     body::Body,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
+    codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder},
+    metadata::MetadataMap,
     server::NamedService,
     transport::{Channel, Endpoint, Server, server::TcpIncoming},
 };
-use tower::{Layer, Service};
+use tower::{Layer, Service, util::MapResponseLayer};
 use tower_singleflight::{GrpcKey, MemoryStore, SingleFlightLayer, Store, key::ReadBody};
 
 use crate::support::{Gate, Runs};
@@ -195,7 +197,10 @@ impl Service<http::Request<Body>> for Answers {
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let this = self.clone();
         Box::pin(async move {
-            let mut grpc = tonic::server::Grpc::new(Plain);
+            // For clients that ask for it.
+            let mut grpc = tonic::server::Grpc::new(Plain)
+                .accept_compressed(CompressionEncoding::Gzip)
+                .send_compressed(CompressionEncoding::Gzip);
             Ok(match request.uri().path() {
                 GET => grpc.unary(UnaryOf(this), request).await,
                 LIST => grpc.server_streaming(ListOf(this), request).await,
@@ -243,6 +248,37 @@ pub(crate) async fn serve(node: &Node, answers: &Answers) -> Channel {
     connect(address).await
 }
 
+/// As [`serve`], with more in the trailers that say how a call went.
+pub(crate) async fn serve_with_trailers(node: &Node, answers: &Answers) -> SocketAddr {
+    let (incoming, address) = listen().await;
+    let server = Server::builder()
+        .layer(node.clone())
+        .layer(MapResponseLayer::new(with_trailers as fn(_) -> _))
+        .add_service(answers.clone());
+    tokio::spawn(server.serve_with_incoming(incoming));
+    address
+}
+
+fn with_trailers(response: http::Response<Body>) -> http::Response<Body> {
+    response.map(|body| {
+        Body::new(body.map_frame(|frame| match frame.into_trailers() {
+            Ok(mut trailers) => {
+                trailers.insert("x-t", HeaderValue::from_static("1"));
+                trailers.insert("x-b-bin", HeaderValue::from_static("AAH/gA"));
+                http_body::Frame::trailers(trailers)
+            }
+            Err(frame) => frame,
+        }))
+    })
+}
+
+/// What [`serve_with_trailers`] adds is there.
+pub(crate) fn assert_trailers(metadata: &MetadataMap) {
+    assert_eq!(metadata.get("x-t").unwrap(), "1");
+    let binary = metadata.get_bin("x-b-bin").unwrap().to_bytes().unwrap();
+    assert_eq!(&binary[..], [0, 1, 0xFF, 0x80]);
+}
+
 /// Servers of one fleet, each with a client.
 pub(crate) async fn fleet<const N: usize>(nodes: &[Node; N], answers: &Answers) -> Vec<Channel> {
     let mut channels = Vec::new();
@@ -280,7 +316,7 @@ pub(crate) fn ask(message: impl Into<Bytes>, metadata: &[(&'static str, &str)]) 
 }
 
 /// Whether the layer says that the answer was made for another call.
-pub(crate) fn is_shared(metadata: &tonic::metadata::MetadataMap) -> bool {
+pub(crate) fn is_shared(metadata: &MetadataMap) -> bool {
     let status = metadata.get("cache-status").map(|status| status.to_str().unwrap());
     status.is_some_and(|status| status.ends_with("collapsed"))
 }

@@ -32,12 +32,25 @@ use crate::key::{
 /// or several, and when it speaks gRPC-Web: place the layer below the one that
 /// translates that.
 ///
+/// # Streams
+///
+/// An answer that is there at once, as that of a unary method is, is handed out whole.
+/// A stream goes to all callers message by message, as they come, and who comes late
+/// gets all of it from the start; see [`Delivery`](crate::Delivery). Its status ends it
+/// for all: an error status is an answer like any other, though never reused.
+///
+/// A stream that breaks off, also one that ends without a status, is reset, which
+/// clients know as `INTERNAL`. Where its owner is lost, callers elsewhere go on with the
+/// next run if that begins with the very messages they have, and else are told so.
+/// Streams of which this is to be true give the same messages each time.
+///
 /// # Deadlines
 ///
 /// A run has the layer's time limits and not those of the caller who happened to
 /// start it: `grpc-timeout` is taken off its request. Each caller's own deadline is
 /// kept by its client, and by servers that heed it above the layer, as that of tonic
-/// does; it ends that caller's waiting and no run that others wait for.
+/// does until the answer begins; it ends that caller's waiting and no run that others
+/// wait for.
 ///
 /// # Examples
 ///
