@@ -217,9 +217,8 @@ impl ConfigBuilder {
     ///
     /// A larger one that is buffered, or known to be larger, goes to its own caller
     /// alone. One that is handed out as it comes goes on for those who have begun with
-    /// it, inside a window of this size, at the pace of the fastest reader; who falls
-    /// behind the window gets a body error,
-    /// and who comes later another run.
+    /// it, inside a window of this size; the fastest of them sets the pace, who falls
+    /// behind the window gets a body error, and who comes later another run.
     pub fn max_share_bytes(mut self, bytes: usize) -> Self {
         self.config.max_share_bytes = bytes;
         self

@@ -48,10 +48,13 @@ impl Core {
     pub(crate) async fn forget(&self, key: KeyDigest) -> Result<(), StoreError> {
         let told = self.store.session(key).forget().await;
         // The store first: a new flight here must not find the old one there.
-        if let Some(flight) = self.flights.get(&key)
-            && flight.runs_here()
-        {
-            flight.settle();
+        if let Some(flight) = self.flights.get(&key) {
+            if flight.runs_here() {
+                flight.settle();
+            } else if told.is_ok() {
+                // Its driver is yet to hear of it, and then moves on.
+                flight.hold_back(true);
+            }
         }
         told
     }

@@ -102,7 +102,7 @@ where
     S: Service<Req>,
     C: Codec<Req, S::Response, S::Error>,
 {
-    /// Leaves the request with the flight, should its owner be lost.
+    /// Lets it stay.
     fn stay(mut self) {
         self.0 = None;
     }
@@ -189,8 +189,12 @@ where
                     continue;
                 }
                 Heard::Shared { head, reader, extra, role } => {
+                    let stays = extra.is_none() && !reader.log().has_ended();
                     let body = Replay::new(Arc::clone(&head), reader, share);
                     if let Some(response) = codec.replay(&head, extra, body, role) {
+                        if stays {
+                            this.state.as_mut().stay();
+                        }
                         count(counts, role);
                         Ok(response)
                     } else {
@@ -240,6 +244,15 @@ where
     S: Service<Req>,
     C: Codec<Req, S::Response, S::Error>,
 {
+    /// Leaves the request with the flight, should the owner of what is read be lost.
+    fn stay(self: Pin<&mut Self>) {
+        if let StateProj::Waiting { waiting } = self.project()
+            && let Some(seat) = waiting.project().seat.take()
+        {
+            seat.stay();
+        }
+    }
+
     /// Takes back a request that nobody has run.
     fn reclaim(self: Pin<&mut Self>) -> Option<(S, Req)> {
         match self.project() {
@@ -294,12 +307,6 @@ where
             }
             return Poll::Pending;
         };
-        if let Heard::Shared { reader, extra: None, .. } = &heard
-            && !reader.log().has_ended()
-            && let Some(seat) = this.seat.take()
-        {
-            seat.stay();
-        }
         Poll::Ready((heard, this.share.take()))
     }
 }

@@ -6,17 +6,17 @@ use tokio::{task::unconstrained, time::Instant};
 
 use super::{
     Driver,
-    conclude::{Answer, Ending},
+    conclude::{Answer, Ending, Told},
     own::{Outcome, Run},
     publish::Publication,
 };
 use crate::{
     config::{Abandon, LeaseLoss},
-    flights::{Flight, Origin, RunEnd, Stage},
+    flights::{Flight, FlightPhase, Origin, RunEnd, Stage},
     id::FlightRef,
     lease::{Lease, LeaseEnd},
     log::SharedRun,
-    store::{Abandoned, EndStatus, Joined},
+    store::{Abandoned, EndStatus, Joined, Loss},
 };
 
 /// Waits until a run without a lease is to be dropped.
@@ -53,8 +53,11 @@ impl Driver {
                 }
                 run.publication = None;
                 run.guard.detach();
+                self.flight.at(FlightPhase::Local, 0);
                 continue;
             }
+            // Made before the look at the lease, which may be saved in its last moment.
+            let news = lease.news();
             if lease.stands() {
                 self.hand_out(run, &lease);
             }
@@ -73,16 +76,21 @@ impl Driver {
                 self.flight.hold_back(false);
                 continue;
             }
-            let Run { guard, stage, publication, .. } = &mut *run;
+            let Run { guard, stage, publication, live, .. } = &mut *run;
             tokio::select! {
                 biased;
                 () = self.flight.vacated(), if !vacant => {}
                 () = lease.changed() => {}
+                () = news, if !*live && stage.opened().is_some() => {}
                 () = self.core.drain.drained() => return Outcome::Drained,
                 () = stage.stirred() => if stage.has_begun() {
                     guard.begun();
                 },
-                () = Publication::outgrown(publication.as_mut()) => self.stop_sharing(run).await,
+                () = Publication::outgrown(publication.as_mut()) => {
+                    if let Err(lost) = self.stop_sharing(run).await {
+                        return Outcome::Lost(lost);
+                    }
+                }
                 end = guard.run() => return self.ended(run, &lease, end).await,
             }
         }
@@ -106,20 +114,20 @@ impl Driver {
     }
 
     /// More came than can be shared with those who are yet to come: the store knows the
-    /// run no longer, and it goes on for the callers it has here.
-    async fn stop_sharing(&mut self, run: &mut Run) {
+    /// run no longer, and it goes on for the callers it has here. Unless somebody else
+    /// owns by now.
+    async fn stop_sharing(&mut self, run: &mut Run) -> Result<(), LeaseEnd> {
         run.publication = None;
-        let lease = run.guard.lease().cloned();
-        let told = match lease {
-            Some(lease) => {
-                let keep = self.core.config.retention;
-                let ending = Ending::new(EndStatus::TooLarge, keep);
-                self.tell(&lease, ending, Answer::None).await
+        if let Some(lease) = run.guard.lease().cloned() {
+            let ending = Ending::new(EndStatus::TooLarge, self.core.config.retention);
+            let told = self.tell(&lease, ending, Answer::None).await;
+            if matches!(told, Told::Lost(Loss::Superseded { .. })) {
+                return Err(LeaseEnd::Superseded);
             }
-            None => true,
-        };
-        run.guard.release_to_callers(told);
+            run.guard.release_to_callers(told != Told::Unheard);
+        }
         self.flight.settle();
+        Ok(())
     }
 
     /// The run has come to its end: in time, or too late for all but its own caller.
@@ -148,12 +156,17 @@ impl Driver {
     async fn reclaim(&mut self, run: &mut Run) -> Result<(), LeaseEnd> {
         let join = self.join(false);
         let asked = Instant::now();
+        let waiters = run.guard.lease().map_or(0, |lease| lease.waiters());
         match self.session.join(join.clone()).await {
             Ok(Joined::Own { token }) => {
                 self.know(token);
                 let flight = FlightRef { token, id: join.flight };
                 run.publication = None;
                 run.guard.renew(&self.core.keeper, self.flight.key(), flight, asked);
+                // Their marks are lost too; they set them anew within a beat.
+                if let Some(lease) = run.guard.lease() {
+                    lease.set_waiters(waiters);
+                }
                 if run.guard.stands() { Ok(()) } else { Err(LeaseEnd::Missing) }
             }
             // Somebody else was faster.

@@ -41,6 +41,17 @@ impl Ending {
     }
 }
 
+/// What came of telling the store of an end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// It knows of it.
+    Heard,
+    /// The flight was not this process's to end any more.
+    Lost(Loss),
+    /// It did not answer in time.
+    Unheard,
+}
+
 /// What the store may be given of an answer.
 pub(super) enum Answer<'a> {
     None,
@@ -162,19 +173,19 @@ impl Driver {
     async fn finish(&mut self, run: Run, ending: Ending, answer: Answer<'_>) {
         let Some(lease) = run.guard.lease().cloned() else { return };
         self.flight.at(FlightPhase::Ending, lease.flight().token);
-        if self.tell(&lease, ending, answer).await {
+        if self.tell(&lease, ending, answer).await != Told::Unheard {
             run.guard.finished();
         }
     }
 
-    /// Sends `finish` until it is answered; true where it was. What the store does not
-    /// hear before the deadline it takes for a lost owner.
+    /// Sends `finish` until it is answered. What the store does not hear before the
+    /// deadline it takes for a lost owner.
     pub(super) async fn tell(
         &mut self,
         lease: &Arc<Lease>,
         ending: Ending,
         mut answer: Answer<'_>,
-    ) -> bool {
+    ) -> Told {
         let mut finish = ending.of(lease.flight());
         let reused = finish.reusable && self.core.config.reuse > Duration::ZERO;
         let mut wanted = reused || lease.waiters() > 0 || self.is_small(&answer);
@@ -186,7 +197,7 @@ impl Driver {
                     Answer::Stream(stream) => {
                         let sealed = tokio::select! {
                             sealed = stream.seal() => sealed,
-                            () = over(lease) => return false,
+                            () = over(lease) => return Told::Unheard,
                         };
                         match sealed {
                             Some(seal) => finish.seal = Some(seal),
@@ -209,18 +220,18 @@ impl Driver {
                         stream.rewind(next);
                     }
                 }
-                Ok(Finished::Accepted) => return true,
+                Ok(Finished::Accepted) => return Told::Heard,
                 Ok(Finished::Lost(loss)) => {
                     if loss != Loss::Forgotten {
                         self.core.counts.fenced();
                     }
-                    return true;
+                    return Told::Lost(loss);
                 }
                 Err(_) if lease.stands() => {}
-                Err(_) => return false,
+                Err(_) => break,
             }
         }
-        false
+        Told::Unheard
     }
 
     /// Whether a record is so small that it goes along unasked.

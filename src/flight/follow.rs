@@ -51,7 +51,14 @@ impl Driver {
         let watched = Join { known: self.known, look_only: true, ..join };
         let mut watch = WatchGuard::new(&self.core.keeper, self.flight.key(), watched);
         self.see_to_keeper();
-        let mut inflow = self.inflow(flight, Origin::Elsewhere);
+        let mut inflow = match self.inflow.take() {
+            // It has not ended after all: nobody need begin anew.
+            Some(before) if before.goes_on(flight) => {
+                self.flight.hold_back(false);
+                before
+            }
+            _ => self.inflow(flight, Origin::Elsewhere),
+        };
         let mut due = Instant::now() + left;
         let mut lost = false;
         let mut first = (pieces > 0).then_some(Step::Wait { left, pieces });
@@ -113,12 +120,12 @@ impl Driver {
                 Step::Done(record) => {
                     return Ok(self.deliver(flight, record, Origin::Elsewhere).await);
                 }
-                Step::Streamed => match self.catch_up(&mut inflow, None).await {
-                    Ok(Flow::Open) | Err(_) => Flow::Unreadable,
-                    Ok(flow) => flow,
-                },
+                Step::Streamed => self.read_rest(&mut inflow).await,
                 Step::Take(joined) => return Ok(self.take(joined).await),
-                Step::Elect => return Ok(Next::Elect),
+                Step::Elect => {
+                    self.inflow = Some(inflow);
+                    return Ok(Next::Elect);
+                }
                 Step::TakeOver => {
                     // Somebody before us in line may be done by then.
                     due = Instant::now() + hold_back(rank);
@@ -133,7 +140,10 @@ impl Driver {
                             return Ok(self.deliver(flight, record, Origin::Elsewhere).await);
                         }
                         Step::Ended(end) => self.read_to_end(&mut inflow, end).await,
-                        _ => return Ok(Next::Elect),
+                        _ => {
+                            self.inflow = Some(inflow);
+                            return Ok(Next::Elect);
+                        }
                     }
                 }
             };

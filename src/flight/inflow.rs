@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::Driver;
+use super::{Driver, FETCHES};
 use crate::{
     flights::Origin,
     frame::Frame,
@@ -50,6 +50,11 @@ impl Inflow {
     /// Whether callers have begun with it.
     pub(super) fn has_begun(&self) -> bool {
         self.run.is_some()
+    }
+
+    /// Whether callers have begun with what this flight gives, and it goes on.
+    pub(super) fn goes_on(&self, flight: FlightRef) -> bool {
+        self.flight == flight && self.run.as_ref().is_some_and(|run| !run.log.has_ended())
     }
 
     /// Breaks the answer off for those who have begun with it.
@@ -135,9 +140,19 @@ impl Driver {
         if end.seal.as_ref().is_none_or(|seal| seal.pieces <= inflow.next()) {
             return Flow::Ended(end);
         }
-        match self.catch_up(inflow, None).await {
-            Ok(Flow::Open) | Err(_) => Flow::Unreadable,
-            Ok(flow) => flow,
+        self.read_rest(inflow).await
+    }
+
+    /// Reads what is missing of a flight that has ended. An answer that was costly to
+    /// make is worth a second try.
+    pub(super) async fn read_rest(&mut self, inflow: &mut Inflow) -> Flow {
+        for _ in 0..FETCHES {
+            match self.catch_up(inflow, None).await {
+                Ok(Flow::Open) => break,
+                Ok(flow) => return flow,
+                Err(_) => {}
+            }
         }
+        Flow::Unreadable
     }
 }

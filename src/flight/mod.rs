@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::{runtime::Handle, time::Instant};
 use tracing::{Instrument, Span};
 
-use self::inflow::Flow;
+use self::inflow::{Flow, Inflow};
 use crate::{
     config::StoreDown,
     core::Core,
@@ -55,6 +55,8 @@ struct Driver {
     late_grants: u32,
     /// Whether this driver has followed: owning is a takeover then.
     followed: bool,
+    /// What came of the flight that it followed last, should that go on.
+    inflow: Option<Inflow>,
     /// Whether its run was given up since the process is leaving.
     gave_up: bool,
 }
@@ -88,6 +90,7 @@ impl Driver {
             failed_runs: 0,
             late_grants: 0,
             followed: false,
+            inflow: None,
             gave_up: false,
         }
     }
@@ -250,12 +253,8 @@ impl Driver {
     /// read is a miss.
     async fn deliver_stream(&mut self, flight: FlightRef, origin: Origin) -> Next {
         let mut inflow = self.inflow(flight, origin);
-        for _ in 0..FETCHES {
-            match self.catch_up(&mut inflow, None).await {
-                Ok(Flow::Ended(end)) => return self.end_of_stream(inflow, &end),
-                Ok(Flow::Open | Flow::Unreadable) => break,
-                Err(_) => {}
-            }
+        if let Flow::Ended(end) = self.read_rest(&mut inflow).await {
+            return self.end_of_stream(inflow, &end);
         }
         if inflow.has_begun() {
             return self.unreadable(&inflow);

@@ -40,6 +40,7 @@ impl Driver {
     pub(super) async fn own(&mut self, guard: OwnerGuard<RunEnd>) -> Next {
         // What was handed out before this run came has lost its writer.
         self.flight.hold_back(true);
+        self.inflow = None;
         let token = guard.lease().map(|lease| lease.flight().token);
         let stage = Stage::new(Arc::clone(guard.permit()));
         let brief = Brief {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use crate::frame::Frame;
+use crate::{frame::Frame, log};
 
 /// The most bytes of data in a piece.
 pub(super) const PIECE: usize = 16 * 1024;
@@ -14,8 +14,8 @@ pub(super) const STEP: usize = 256 * 1024;
 /// Frames that wait to be sent.
 #[derive(Default)]
 pub(super) struct Pending {
-    /// Each fits into a piece.
-    parts: VecDeque<Frame>,
+    /// Each fits into a piece; with it what it counts.
+    parts: VecDeque<(Frame, usize)>,
     bytes: usize,
 }
 
@@ -31,13 +31,40 @@ impl Pending {
 
     pub(super) fn push(&mut self, frame: Frame) {
         self.bytes += frame.size();
-        self.parts.extend(parts(frame));
+        // All parts together count what the frame does.
+        let least = log::size(&frame) - frame.size();
+        self.parts.extend(parts(frame).map(|part| {
+            let counts = part.size() + least;
+            (part, counts)
+        }));
     }
 
-    pub(super) fn pop(&mut self) -> Option<Frame> {
-        let part = self.parts.pop_front()?;
+    pub(super) fn pop(&mut self) -> Option<(Frame, usize)> {
+        let (part, counts) = self.parts.pop_front()?;
         self.bytes -= part.size();
-        Some(part)
+        Some((part, counts))
+    }
+}
+
+/// What pieces count, as their frames do in a log.
+#[derive(Default)]
+pub(super) struct Window {
+    pieces: VecDeque<usize>,
+    sum: usize,
+}
+
+impl Window {
+    pub(super) fn push(&mut self, counted: usize) {
+        self.pieces.push_back(counted);
+        self.sum += counted;
+    }
+
+    /// How many of the last pieces there is room for.
+    pub(super) fn shrink(&mut self, most: usize) -> u64 {
+        while self.sum > most && self.pieces.len() > 1 {
+            self.sum -= self.pieces.pop_front().unwrap_or_default();
+        }
+        self.pieces.len() as u64
     }
 }
 

@@ -16,7 +16,7 @@ use std::{
 use bytes::Bytes;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::pending::{PIECE, Pending, STEP};
+use super::pending::{PIECE, Pending, STEP, Window};
 use crate::{
     config::Config,
     id::KeyDigest,
@@ -62,9 +62,8 @@ pub(super) struct Publisher {
     next: u64,
     /// The last pieces that were made, up to the newest.
     recent: VecDeque<Bytes>,
-    /// What those pieces count that readers elsewhere can still have. Never more than
-    /// what the log holds, while it holds all.
-    window: VecDeque<usize>,
+    /// The pieces that readers elsewhere can still have.
+    window: Window,
     /// When the last step was sent.
     last: Option<Instant>,
     /// Bytes that went inside pushes, in the second that began then.
@@ -92,7 +91,7 @@ impl Publisher {
             pending: Pending::default(),
             next: 0,
             recent: VecDeque::new(),
-            window: VecDeque::new(),
+            window: Window::default(),
             last: None,
             inlined: (Instant::now(), 0),
             lease_time: config.lease,
@@ -237,10 +236,7 @@ impl Publisher {
             return None;
         }
         let inline = self.may_inline(&pieces);
-        for (piece, size) in pieces {
-            self.window.push_back(size);
-            self.recent.push_back(piece);
-        }
+        self.recent.extend(pieces);
         self.begun.store(true, Ordering::Release);
         let stop = self.append(inline).await;
         self.last = Some(Instant::now());
@@ -251,38 +247,40 @@ impl Publisher {
         stop
     }
 
-    /// Makes pieces of what was gathered, as much as goes in one step; with each, what
-    /// its frames count.
-    fn encode(&mut self) -> Vec<(Bytes, usize)> {
+    /// Makes pieces of what was gathered, as much as goes in one step.
+    fn encode(&mut self) -> Vec<Bytes> {
         let mut pieces = Vec::new();
-        let (mut piece, mut size) = (Vec::new(), 0);
+        let (mut piece, mut size, mut counted) = (Vec::new(), 0, 0);
         let promised = self.run.log.promised();
         let mut head = (self.encoder.pieces() == 0).then_some((&*self.run.head, promised));
         let mut bytes = 0;
         while bytes < STEP
-            && let Some(part) = self.pending.pop()
+            && let Some((part, counts)) = self.pending.pop()
         {
             bytes += part.size();
             if size + part.size() > PIECE && !piece.is_empty() {
-                pieces.push((self.encoder.piece(head.take(), &piece), size));
+                pieces.push(self.encoder.piece(head.take(), &piece));
                 piece.clear();
+                self.window.push(std::mem::take(&mut counted));
                 size = 0;
             }
             size += part.size();
+            counted += counts;
             piece.push(part);
         }
         if !piece.is_empty() || head.is_some() {
-            pieces.push((self.encoder.piece(head.take(), &piece), size));
+            pieces.push(self.encoder.piece(head.take(), &piece));
+            self.window.push(counted);
         }
         pieces
     }
 
-    fn may_inline(&mut self, pieces: &[(Bytes, usize)]) -> bool {
+    fn may_inline(&mut self, pieces: &[Bytes]) -> bool {
         let (since, bytes) = &mut self.inlined;
         if since.elapsed() >= Duration::from_secs(1) {
             (*since, *bytes) = (Instant::now(), 0);
         }
-        *bytes += pieces.iter().map(|(piece, _)| piece.len()).sum::<usize>();
+        *bytes += pieces.iter().map(Bytes::len).sum::<usize>();
         *bytes <= INLINE_RATE
     }
 
@@ -321,11 +319,7 @@ impl Publisher {
 
     /// The first piece that readers elsewhere can still have.
     fn kept_from(&mut self) -> u64 {
-        let mut bytes: usize = self.window.iter().sum();
-        while bytes > self.most && self.window.len() > 1 {
-            bytes -= self.window.pop_front().unwrap_or_default();
-        }
-        self.encoder.pieces() - self.window.len() as u64
+        self.encoder.pieces() - self.window.shrink(self.most)
     }
 
     /// Sends again from this piece on; false where it is not kept.

@@ -270,7 +270,7 @@ impl Log {
 }
 
 /// What a frame counts.
-fn size(frame: &Frame) -> usize {
+pub(crate) fn size(frame: &Frame) -> usize {
     frame.size().max(LEAST_FRAME)
 }
 

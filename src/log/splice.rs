@@ -85,15 +85,20 @@ impl Splice {
         if !is_same(&self.head, &run.head) {
             return Err(DIFFERS);
         }
-        let wanted = match self.check.take() {
-            Some(check) => Some(check.wanted),
-            None => self.reader.digest(),
-        };
-        self.reader = run.log.reader().ok_or(TOO_LATE)?;
+        let reader = run.log.reader().ok_or(TOO_LATE)?;
+        // A server may have told its client how long the body is.
+        if self.reader.length().is_some_and(|told| reader.length() != Some(told)) {
+            return Err(DIFFERS);
+        }
         if self.read > 0 {
-            let (wanted, seen) = (wanted.ok_or(TOO_LATE)?, blake3::Hasher::new());
+            let wanted = match &self.check {
+                Some(check) => check.wanted,
+                None => self.reader.digest().ok_or(TOO_LATE)?,
+            };
+            let seen = blake3::Hasher::new();
             self.check = Some(Box::new(Check { wanted, seen, left: self.read }));
         }
+        self.reader = reader;
         Ok(())
     }
 

@@ -329,3 +329,22 @@ async fn a_window_goes_on_with_the_same_run() {
     two.push(data("abcdef"));
     assert_eq!(text(&mut reader), "ef");
 }
+
+/// A server may have told its client the length of the first run's body.
+#[test]
+fn a_run_of_another_length_does_not_go_on_with_the_body() {
+    for (promised, goes_on) in [(Some(6), true), (Some(5), false), (Some(7), false), (None, false)]
+    {
+        let first = Log::new(1000, Some(6));
+        first.push(data("one"));
+        let mut reader = splice(&first);
+        assert_eq!(text(&mut reader), "one");
+        let second = Log::new(1000, promised);
+        first.end(End::Moved(run(&second)));
+        second.push(data("one tw"));
+        match goes_on {
+            true => assert_eq!(text(&mut reader), " tw"),
+            false => assert!(broken(&mut reader).contains("another"), "{promised:?}"),
+        }
+    }
+}

@@ -5,6 +5,8 @@ mod forget;
 mod handover;
 mod leaving;
 mod limits;
+mod line;
+mod live_faults;
 mod outage;
 mod outcomes;
 mod pace;

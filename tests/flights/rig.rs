@@ -1,4 +1,4 @@
-//! A counting inner service, nodes that share a store, and a store that can be cut.
+//! A counting inner service, and nodes that share a store.
 
 use std::{
     convert::Infallible,
@@ -7,7 +7,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
 };
@@ -18,13 +18,11 @@ use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use tokio::{task::JoinHandle, time::Instant};
 use tower::{Layer, ServiceExt, util::BoxCloneSyncService};
 use tower_singleflight::{
-    Config, Failure, FailureKind, FlightRef, FlightToken, HttpKey, KeyDigest, MemoryStore,
-    ResponseBody, SingleFlight, SingleFlightLayer, Store,
-    store::{
-        Abandoned, Append, Appended, Beat, BeatReply, BoxFuture, Finish, Finished, Heartbeat, Join,
-        Joined, Pieces, Pushed, Session, StoreError, StoreErrorKind, StoreState,
-    },
+    Config, Failure, FailureKind, FlightToken, HttpKey, ResponseBody, SingleFlight,
+    SingleFlightLayer, Store,
 };
+
+pub(crate) use crate::line::Line;
 
 pub(crate) type Body = Full<Bytes>;
 pub(crate) type Reply = UnsyncBoxBody<Bytes, io::Error>;
@@ -223,177 +221,5 @@ pub(crate) fn until(holds: impl FnMut() -> bool) -> impl Future<Output = ()> {
             tokio::time::sleep(ms(1)).await;
         }
         panic!("never came true: {at}");
-    }
-}
-
-/// A memory store behind a line that can be cut or be slow, for one node.
-#[derive(Clone, Debug)]
-pub(crate) struct Line {
-    store: MemoryStore,
-    cut: Arc<AtomicBool>,
-    delay: Arc<AtomicU64>,
-    deaf: Arc<AtomicBool>,
-    errors: Arc<AtomicUsize>,
-    /// Steps that added to a stream.
-    pub(crate) appends: Arc<AtomicUsize>,
-}
-
-impl Line {
-    pub(crate) fn new(store: &MemoryStore) -> Self {
-        let (cut, delay, deaf, errors, appends) = Default::default();
-        Self { store: store.clone(), cut, delay, deaf, errors, appends }
-    }
-
-    /// Each operation of a session comes to the store this late; heartbeats do not.
-    pub(crate) fn slow(&self, delay: Duration) {
-        self.delay.store(delay.as_millis() as u64, SeqCst);
-    }
-
-    async fn travel(&self) -> Result<(), StoreError> {
-        let delay = self.delay.load(SeqCst);
-        if delay > 0 {
-            tokio::time::sleep(ms(delay)).await;
-        }
-        self.pass().await
-    }
-
-    pub(crate) fn cut(&self) {
-        self.cut.store(true, SeqCst);
-    }
-
-    /// Pushes are lost from now on.
-    pub(crate) fn deafen(&self) {
-        self.deaf.store(true, SeqCst);
-    }
-
-    pub(crate) fn heal(&self) {
-        self.cut.store(false, SeqCst);
-    }
-
-    /// What every operation over a cut line costs: the operation limit.
-    async fn pass(&self) -> Result<(), StoreError> {
-        if self.cut.load(SeqCst) {
-            tokio::time::sleep(ms(250)).await;
-            self.errors.fetch_add(1, SeqCst);
-            return Err(StoreError::new(StoreErrorKind::TimedOut, "the line is cut"));
-        }
-        Ok(())
-    }
-}
-
-impl Store for Line {
-    fn session(&self, key: KeyDigest) -> Box<dyn Session> {
-        Box::new(Cuttable(self.clone(), self.store.session(key)))
-    }
-
-    fn heartbeat(&self) -> Box<dyn Heartbeat> {
-        Box::new(Cuttable(self.clone(), self.store.heartbeat()))
-    }
-
-    fn is_remote(&self) -> bool {
-        false
-    }
-
-    fn state(&self) -> StoreState {
-        if self.cut.load(SeqCst) { StoreState::Degraded } else { StoreState::Ok }
-    }
-
-    fn errors(&self) -> Vec<(StoreErrorKind, u64)> {
-        vec![(StoreErrorKind::TimedOut, self.errors.load(SeqCst) as u64)]
-    }
-}
-
-struct Cuttable<T: ?Sized>(Line, Box<T>);
-
-impl Session for Cuttable<dyn Session> {
-    fn join(&mut self, join: Join) -> BoxFuture<'_, Result<Joined, StoreError>> {
-        Box::pin(async {
-            self.0.travel().await?;
-            self.1.join(join).await
-        })
-    }
-
-    fn pushed(&mut self) -> BoxFuture<'_, Pushed> {
-        Box::pin(async {
-            loop {
-                let pushed = self.1.pushed().await;
-                // Else it is lost on the way.
-                if !self.0.cut.load(SeqCst) && !self.0.deaf.load(SeqCst) {
-                    return pushed;
-                }
-            }
-        })
-    }
-
-    fn fetch(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, StoreError>> {
-        Box::pin(async {
-            self.0.travel().await?;
-            self.1.fetch().await
-        })
-    }
-
-    fn append(&mut self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
-        Box::pin(async {
-            self.0.travel().await?;
-            self.0.appends.fetch_add(1, SeqCst);
-            self.1.append(append).await
-        })
-    }
-
-    fn read(&mut self, flight: FlightRef, from: u64) -> BoxFuture<'_, Result<Pieces, StoreError>> {
-        Box::pin(async move {
-            self.0.travel().await?;
-            self.1.read(flight, from).await
-        })
-    }
-
-    fn listen(
-        &mut self,
-        flight: FlightRef,
-        lease: Duration,
-    ) -> BoxFuture<'_, Result<BeatReply, StoreError>> {
-        Box::pin(async move {
-            self.0.travel().await?;
-            self.1.listen(flight, lease).await
-        })
-    }
-
-    fn deafen(&mut self) {
-        self.1.deafen();
-    }
-
-    fn finish(&mut self, finish: Finish) -> BoxFuture<'_, Result<Finished, StoreError>> {
-        Box::pin(async {
-            self.0.travel().await?;
-            self.1.finish(finish).await
-        })
-    }
-
-    fn abandon(&mut self, flight: FlightRef) -> BoxFuture<'_, Result<Abandoned, StoreError>> {
-        Box::pin(async move {
-            self.0.travel().await?;
-            self.1.abandon(flight).await
-        })
-    }
-
-    fn forget(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(async {
-            self.0.pass().await?;
-            self.1.forget().await
-        })
-    }
-}
-
-impl Heartbeat for Cuttable<dyn Heartbeat> {
-    fn beat<'a>(
-        &'a mut self,
-        batch: &'a [Beat],
-    ) -> BoxFuture<'a, Vec<Result<BeatReply, StoreError>>> {
-        Box::pin(async {
-            match self.0.pass().await {
-                Ok(()) => self.1.beat(batch).await,
-                Err(error) => batch.iter().map(|_| Err(error.clone())).collect(),
-            }
-        })
     }
 }

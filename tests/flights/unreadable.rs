@@ -2,12 +2,19 @@
 
 use std::{convert::Infallible, time::Duration};
 
+use http::{HeaderName, Request, Response};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_singleflight::{
-    Config, FailureKind, FlightError, MemoryStore, SingleFlightLayer, key_fn,
+    Codec, Config, Failure, FailureKind, FlightError, FlightRole, FlightToken, Head, HttpCodec,
+    HttpKey, MemoryStore, Replay, ResponseBody, Resumed, SingleFlightLayer,
+    codec::{Begun, Judgement, Opened},
+    key_fn,
 };
 
-use crate::rig::{Line, ms};
+use crate::{
+    rig::{Body, Line, Reply, ms},
+    tap::Taps,
+};
 
 #[tokio::test(start_paused = true)]
 async fn k8_a_value_of_another_release_for_a_request_that_is_used_up() {
@@ -42,4 +49,96 @@ async fn k8_a_value_of_another_release_for_a_request_that_is_used_up() {
     assert_eq!(second.await.unwrap().unwrap(), 4);
     let stats = old.stats();
     assert_eq!((stats.failed, stats.bypass, stats.bad_records), (1, 1, 2));
+}
+
+/// HTTP, but no answer of another caller's run can be read.
+#[derive(Clone)]
+struct OwnOnly(HttpCodec);
+
+type Req = Request<Body>;
+type Res = Response<Reply>;
+type Over<T = HttpCodec> = <T as Codec<Req, Res, Infallible>>::Extra;
+
+fn http(
+    codec: &OwnOnly,
+) -> &impl Codec<Req, Res, Infallible, Response = Answer, Error = Infallible, Body = Reply, Extra = Over>
+{
+    &codec.0
+}
+
+type Answer = Response<ResponseBody<Reply>>;
+
+impl Codec<Req, Res, Infallible> for OwnOnly {
+    type Response = Answer;
+    type Error = Infallible;
+    type Body = Reply;
+    type Extra = Over;
+
+    fn has_body(&self, request: &Req) -> bool {
+        http(self).has_body(request)
+    }
+
+    fn begin(&self, request: &mut Req, token: Option<FlightToken>) -> Begun {
+        http(self).begin(request, token)
+    }
+
+    fn repeat(&self, request: &Req) -> Option<Req> {
+        http(self).repeat(request)
+    }
+
+    fn judge(&self, response: &Res, covers: &dyn Fn(&HeaderName) -> bool) -> Judgement {
+        http(self).judge(response, covers)
+    }
+
+    fn open(&self, response: Res) -> Result<Opened<Over, Reply>, Res> {
+        http(self).open(response)
+    }
+
+    fn replay(
+        &self,
+        head: &Head,
+        own: Option<Over>,
+        body: Replay,
+        role: FlightRole,
+    ) -> Option<Answer> {
+        own.and_then(|own| http(self).replay(head, Some(own), body, role))
+    }
+
+    fn resume(&self, head: &Head, own: Over, body: Resumed<Reply>) -> Answer {
+        http(self).resume(head, own, body)
+    }
+
+    fn pass(&self, response: Res, role: FlightRole) -> Answer {
+        http(self).pass(response, role)
+    }
+
+    fn error(&self, never: Infallible) -> Infallible {
+        never
+    }
+
+    fn failure(&self, failure: Failure) -> Result<Answer, Infallible> {
+        http(self).failure(failure)
+    }
+
+    fn describe(&self, never: &Infallible) -> String {
+        match *never {}
+    }
+}
+
+/// What nobody has run is run, also where the answer that cannot be read still comes.
+#[tokio::test(start_paused = true)]
+async fn who_cannot_read_a_live_answer_runs_its_own_request() {
+    let taps = Taps::default();
+    let layer = SingleFlightLayer::with_codec(HttpKey::new(), OwnOnly(HttpCodec::default()));
+    let service = layer.layer(taps.inner());
+    let call = || {
+        let request = Request::get("http://a.test/a").body(Body::default()).unwrap();
+        tokio::spawn(service.clone().oneshot(request))
+    };
+    let owner = call().await.unwrap().unwrap();
+    let other = call().await.unwrap().unwrap();
+    assert_eq!((owner.status().as_u16(), other.status().as_u16()), (200, 200));
+    assert_eq!(taps.runs(), 2);
+    let stats = layer.stats();
+    assert_eq!((stats.owner, stats.bypass, stats.bad_records, stats.failed), (1, 1, 1, 0));
 }
