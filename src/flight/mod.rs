@@ -102,6 +102,12 @@ impl Driver {
             return;
         }
         loop {
+            if self.flight.is_settled() {
+                // Forgotten: the key is another flight's, and those who are left here
+                // run alone.
+                self.flight.decide(Verdict::Alone);
+                return;
+            }
             let next = match self.elect().await {
                 Ok(next) => next,
                 Err(error) => {

@@ -15,34 +15,16 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Deposit, FlightInfo, FlightPhase, Flights, info::Position};
+use super::{
+    Deposit, FlightInfo, FlightPhase, Flights,
+    info::Position,
+    verdict::{Live, Origin, Verdict},
+};
 use crate::{
     error::{Failure, FailureKind},
     id::KeyDigest,
     log::{End, SharedRun},
 };
-
-/// Where a shared answer comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// From a run of this process.
-    Here,
-    /// From the flight of another process.
-    Elsewhere,
-    /// From a flight that had ended before.
-    Reused,
-}
-
-/// What became of a flight, for its callers.
-#[derive(Clone, Debug)]
-pub(crate) enum Verdict {
-    /// All get this answer.
-    Replay { run: SharedRun, origin: Origin },
-    /// Each runs its own request, at once.
-    Alone,
-    /// All get this failure.
-    Failed(Failure),
-}
 
 /// One key's flight in this process.
 pub(crate) struct Flight {
@@ -67,14 +49,6 @@ pub(crate) struct Flight {
     asking: AtomicBool,
     since: Instant,
     position: Position,
-}
-
-/// An answer on its way.
-struct Live {
-    run: SharedRun,
-    origin: Origin,
-    /// Nobody may begin with it: its run may be over, and another one's come.
-    held_back: bool,
 }
 
 #[derive(Default)]
@@ -329,6 +303,11 @@ impl Flight {
         self.settled.store(true, Ordering::Release);
         self.settling.notify_waiters();
         self.table.moved.notify_waiters();
+    }
+
+    /// Whether the key is another flight's by now.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
     }
 
     /// Waits until the key's flight before this one has settled; not longer than

@@ -16,11 +16,13 @@ use crate::id::KeyDigest;
 mod flight;
 mod info;
 mod run;
+mod verdict;
 
 pub use self::info::{FlightInfo, FlightPhase};
 pub(crate) use self::{
-    flight::{Flight, Origin, Share, Verdict},
+    flight::{Flight, Share},
     run::{Brief, Deposit, RunEnd, Stage},
+    verdict::{Origin, Verdict},
 };
 
 const SHARDS: usize = 16;

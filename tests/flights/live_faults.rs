@@ -241,3 +241,35 @@ async fn a_superseded_owner_aborts_also_where_it_was_to_share_no_more() {
     assert!(fleet.taps.is_dropped(0));
     drop((owner, next));
 }
+
+/// Clients of equal speed in two processes: what the owner sends to the store is no
+/// faster than they are.
+#[tokio::test(start_paused = true)]
+async fn clients_of_two_processes_get_a_large_answer_that_is_there_at_once() {
+    let config = config().max_share_bytes(128 * 1024).build().unwrap();
+    let store = MemoryStore::new();
+    let [a, b] = [(); 2].map(|()| Node::new(store.clone(), &at_once(2000), config.clone()));
+    let calls = [a.call("/a"), b.call("/a")];
+    for call in calls {
+        assert_eq!(call.await.body.map(|body| body.len()), Ok(2000 * 1024));
+    }
+}
+
+/// Who comes next has a flight of its own: the forgotten one asks for no lease beside it.
+#[tokio::test(start_paused = true)]
+async fn a_forgotten_flight_owns_no_more() {
+    let (counts, store) = (std::sync::Arc::<Counts>::default(), MemoryStore::new());
+    let inner = inner(&counts, |nth| async move {
+        sleep(ms(2000)).await;
+        if nth == 0 { panic!("the first run fails") } else { answer("late") }
+    });
+    let node = Node::new(store.clone(), &inner, config().build().unwrap());
+    let (own, other) = (node.call("/a"), node.call("/a"));
+    until(|| counts.calls() == 1).await;
+    let request = Request::get("http://a.test/a").body(Body::default()).unwrap();
+    node.layer.forget(&request).await.unwrap();
+    until(|| counts.calls() == 2).await;
+    assert_eq!(counts.tokens.lock().unwrap()[1], None, "it runs alone");
+    drop(own);
+    assert_eq!(other.await.text(), "late");
+}
