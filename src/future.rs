@@ -178,7 +178,9 @@ where
                     this.state.set(state);
                     continue;
                 }
-                StateProj::Waiting { waiting } => ready!(waiting.poll(cx, this.parts.core())),
+                StateProj::Waiting { waiting } => {
+                    ready!(waiting.poll(cx, this.parts.core(), codec.is_streamed()))
+                }
                 // As every future: it is not polled again.
                 StateProj::Done => return Poll::Pending,
             };
@@ -272,6 +274,7 @@ where
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         core: &Arc<Core>,
+        streamed: bool,
     ) -> Poll<(Heard<S, Req, C>, Option<Share>)> {
         let mut this = self.project();
         let (Some(Left(Some(seat))), Some(share)) = (&*this.seat, &*this.share) else {
@@ -287,7 +290,11 @@ where
                     crate::flight::launch(core, flight);
                     (None, Origin::Here)
                 }
-                None => flight.live().map_or((None, Origin::Here), |(run, at)| (Some(run), at)),
+                // What is not to be handed out in parts may come in parts all the same.
+                None => match flight.live() {
+                    Some((run, origin)) if streamed || run.log.has_ended() => (Some(run), origin),
+                    _ => (None, Origin::Here),
+                },
                 Some(Verdict::Replay { run, origin }) => (Some(run.clone()), *origin),
                 Some(Verdict::Alone) => break alone(seat),
                 Some(Verdict::Failed(failure)) => break Heard::Failed(failure.clone()),

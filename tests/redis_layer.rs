@@ -16,7 +16,9 @@ use http::{Request, Response};
 use http_body_util::Full;
 use support::redis_server::RedisServer;
 use tower::{Layer, Service, ServiceExt, service_fn};
-use tower_singleflight::{Config, HttpKey, RedisStore, SingleFlightLayer, store::StoreErrorKind};
+use tower_singleflight::{
+    Config, FlightPhase, HttpKey, RedisStore, SingleFlightLayer, store::StoreErrorKind,
+};
 
 type Body = Full<bytes::Bytes>;
 
@@ -125,17 +127,40 @@ fn quick() -> Config {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn i1_two_hundred_leases_beside_two_hundred_followers() {
     let server = RedisServer::start();
-    let calls = Arc::default();
+    let calls = Arc::<AtomicUsize>::default();
     let [(one, _), (other, _)] = [process(&server, quick()).await, process(&server, quick()).await];
-    let inner = inner(&calls, Duration::from_secs(2));
+    let (open, gate) = tokio::sync::watch::channel(false);
+    let counted = Arc::clone(&calls);
+    let inner = service_fn(move |_| {
+        counted.fetch_add(1, SeqCst);
+        let mut gate = gate.clone();
+        async move {
+            gate.wait_for(|open| *open).await.unwrap();
+            Ok::<_, Infallible>(Response::new(Body::default()))
+        }
+    });
     let [owners, followers] = [one.layer(inner.clone()), other.layer(inner)];
     let ask = |service: &tower_singleflight::SingleFlight<_, _>, n| {
         tokio::spawn(Clone::clone(service).oneshot(get(&format!("/{n}"))))
     };
-    let owned: Vec<_> = (0..200).map(|n| ask(&owners, n)).collect();
-    support::eventually("all run", async || calls.load(SeqCst) == 200).await;
-    let followed: Vec<_> = (0..200).map(|n| ask(&followers, n)).collect();
-    for answer in join_all(owned.into_iter().chain(followed)).await {
+    // In steps: not more at once than a busy machine can let join in time.
+    let mut asked = Vec::new();
+    for (layer, service, phase) in
+        [(&one, &owners, FlightPhase::Owning), (&other, &followers, FlightPhase::Following)]
+    {
+        for step in 1..=8 {
+            asked.extend((step * 25 - 25..step * 25).map(|n| ask(service, n)));
+            support::eventually("all own, or follow", async || {
+                let flights = layer.flights();
+                flights.len() == step * 25 && flights.iter().all(|flight| flight.phase == phase)
+            })
+            .await;
+        }
+    }
+    // Several leases long.
+    tokio::time::sleep(quick().lease() * 3).await;
+    open.send_replace(true);
+    for answer in join_all(asked).await {
         assert_eq!(answer.unwrap().unwrap().status(), 200);
     }
     let [one, other] = [one.stats(), other.stats()];

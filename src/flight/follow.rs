@@ -27,7 +27,7 @@ const SPREAD: Duration = Duration::from_millis(500);
 
 /// How long a process with `rank` others before it holds back: the first tries at
 /// once, no two at the same moment.
-fn hold_back(rank: u32) -> Duration {
+pub(super) fn hold_back(rank: u32) -> Duration {
     if rank == 0 {
         return Duration::ZERO;
     }

@@ -59,6 +59,8 @@ struct Driver {
     inflow: Option<Inflow>,
     /// Whether its run was given up since the process is leaving.
     gave_up: bool,
+    /// Whether others wait for the run that it had.
+    yields: bool,
 }
 
 /// What comes after a step of the driver.
@@ -92,6 +94,7 @@ impl Driver {
             followed: false,
             inflow: None,
             gave_up: false,
+            yields: false,
         }
     }
 
@@ -140,6 +143,10 @@ impl Driver {
     async fn elect(&mut self) -> Result<Next, StoreError> {
         // What was handed out so far has lost its writer.
         self.flight.hold_back(true);
+        if std::mem::take(&mut self.yields) {
+            // What failed here may go well elsewhere: the others come first.
+            tokio::time::sleep(follow::hold_back(1)).await;
+        }
         // Said before the look, so that a drain sees the one or the other.
         self.flight.set_asking(true);
         let look_only = self.core.drain.standing() != Standing::Open;

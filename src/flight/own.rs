@@ -63,6 +63,7 @@ impl Driver {
         let mut run = Run { guard, stage, deposit, publication: None, live: false };
         run.guard.begin(future);
         let outcome = self.attend(&mut run).await;
+        self.yields = run.guard.lease().is_some_and(|lease| lease.waiters() > 0);
         match outcome {
             Outcome::Ran(end) => self.conclude(run, end).await,
             Outcome::Unwanted { told } => {
