@@ -128,7 +128,10 @@ fn quick() -> Config {
 async fn i1_two_hundred_leases_beside_two_hundred_followers() {
     let server = RedisServer::start();
     let calls = Arc::<AtomicUsize>::default();
-    let [(one, _), (other, _)] = [process(&server, quick()).await, process(&server, quick()).await];
+    let lease = Duration::from_millis(1500);
+    let config = Config::builder().lease(lease).build().unwrap();
+    let [(one, _), (other, _)] =
+        [process(&server, config.clone()).await, process(&server, config).await];
     let (open, gate) = tokio::sync::watch::channel(false);
     let counted = Arc::clone(&calls);
     let inner = service_fn(move |_| {
@@ -158,7 +161,7 @@ async fn i1_two_hundred_leases_beside_two_hundred_followers() {
         }
     }
     // Several leases long.
-    tokio::time::sleep(quick().lease() * 3).await;
+    tokio::time::sleep(lease * 2).await;
     open.send_replace(true);
     for answer in join_all(asked).await {
         assert_eq!(answer.unwrap().unwrap().status(), 200);

@@ -95,8 +95,9 @@ async fn o3_j4_a_slow_client_of_the_owner_holds_up_nobody() {
     );
     println!("o3: owner and follower had {more:?} KiB more than the {before:?} before");
     assert!(p99 <= Duration::from_millis(100), "{p99:?}");
-    // A frame each nine milliseconds, or what the timer makes of it.
-    assert!(took <= Duration::from_millis(800 * 12), "{took:?}");
+    // A frame each nine milliseconds, or what the timer of a busy machine makes of it;
+    // at the slow one's pace it would take two hours.
+    assert!(took <= Duration::from_millis(800 * 25), "{took:?}");
     for more in more {
         assert!(more * KIB <= SHARE + BESIDE, "{more} KiB");
     }
