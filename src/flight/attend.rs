@@ -13,7 +13,7 @@ use super::{
 use crate::{
     config::{Abandon, LeaseLoss},
     flights::{Flight, FlightPhase, Origin, RunEnd, Stage},
-    id::FlightRef,
+    id::{FlightRef, WaiterId},
     lease::{Lease, LeaseEnd},
     log::SharedRun,
     store::{Abandoned, EndStatus, Joined, Loss},
@@ -173,6 +173,8 @@ impl Driver {
             Ok(_) => Err(LeaseEnd::Superseded),
             Err(_) => {
                 self.core.keeper.forget(self.flight.key(), join.flight, self.waiter);
+                // What ends that wait may come late, and must not end the next one.
+                self.waiter = WaiterId::random();
                 Err(LeaseEnd::Missing)
             }
         }
