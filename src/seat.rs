@@ -253,7 +253,7 @@ where
         let log = Log::new(brief.max_share_bytes, promised);
         // There from the start, so that this caller can always begin.
         let Some(reader) = log.reader() else { return RunEnd::TooLarge };
-        let own = (reader, extra);
+        let mut own = Some((reader, extra));
         let mut run = SharedRun { head: Arc::new(head), log, reusable };
         brief.stage.begin();
         let head = Arc::clone(&run.head);
@@ -266,7 +266,6 @@ where
             delivery: if codec.is_streamed() { brief.delivery } else { Delivery::Buffered },
             is_complete: &is_complete,
         };
-        let mut own = Some(own);
         let open = || {
             if let Some((reader, extra)) = own.take() {
                 self.answer(Own::Shared { reader, extra });

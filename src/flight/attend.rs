@@ -13,7 +13,7 @@ use super::{
 use crate::{
     config::{Abandon, LeaseLoss},
     flights::{Flight, FlightPhase, Origin, RunEnd, Stage},
-    id::{FlightRef, WaiterId},
+    id::FlightRef,
     lease::{Lease, LeaseEnd},
     log::SharedRun,
     store::{Abandoned, EndStatus, Joined, Loss},
@@ -102,7 +102,14 @@ impl Driver {
         if run.publication.is_none() {
             run.publication = Some(self.publication(lease, opened));
         }
-        if !std::mem::replace(&mut run.live, true) {
+        self.go_live(run);
+    }
+
+    /// Lets the callers of this process begin with the answer, once.
+    fn go_live(&self, run: &mut Run) {
+        if let Some(opened) = run.stage.opened()
+            && !std::mem::replace(&mut run.live, true)
+        {
             self.flight.go_live(opened, Origin::Here);
         }
     }
@@ -172,9 +179,7 @@ impl Driver {
             // Somebody else was faster.
             Ok(_) => Err(LeaseEnd::Superseded),
             Err(_) => {
-                self.core.keeper.forget(self.flight.key(), join.flight, self.waiter);
-                // What ends that wait may come late, and must not end the next one.
-                self.waiter = WaiterId::random();
+                self.take_back(join.flight);
                 Err(LeaseEnd::Missing)
             }
         }
@@ -214,11 +219,7 @@ impl Driver {
     async fn attend_without_lease(&mut self, run: &mut Run) -> Outcome {
         let idle = self.core.config.idle_timeout;
         loop {
-            if let Some(opened) = run.stage.opened()
-                && !std::mem::replace(&mut run.live, true)
-            {
-                self.flight.go_live(opened, Origin::Here);
-            }
+            self.go_live(run);
             let limit = run.guard.limit(idle);
             // Without limits it is there for its callers only.
             let abandon = limit.map_or(Abandon::Abort, |_| self.core.config.abandon);

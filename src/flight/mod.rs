@@ -160,7 +160,7 @@ impl Driver {
             Err(error) => {
                 // It may have been granted all the same.
                 if error.kind() != StoreErrorKind::Open {
-                    self.core.keeper.forget(self.flight.key(), join.flight, self.waiter);
+                    self.take_back(join.flight);
                 }
                 self.flight.set_asking(false);
                 return Err(error);
@@ -204,6 +204,13 @@ impl Driver {
             retention: config.retention,
             look_only,
         }
+    }
+
+    /// Undoes a `join` whose answer never came. What ends its wait may come late, and
+    /// must not end the next one: that has another name.
+    fn take_back(&mut self, flight: FlightId) {
+        self.core.keeper.forget(self.flight.key(), flight, self.waiter);
+        self.waiter = WaiterId::random();
     }
 
     fn know(&mut self, token: u64) {
