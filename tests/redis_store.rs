@@ -636,7 +636,7 @@ async fn wrong_addresses_say_so_in_time() {
     let none = format!("redis://127.0.0.1:{}/", server.port());
     let right = format!("redis://:right@127.0.0.1:{}/", server.port());
     for (url, kind) in [
-        ("rediss://u:hunter2@h/", StoreErrorKind::Address),
+        ("rediss://u:hunter2@h/#insecure", StoreErrorKind::Address),
         ("nonsense", StoreErrorKind::Address),
         (&closed_port(), StoreErrorKind::Connect),
         (&silent, StoreErrorKind::TimedOut),

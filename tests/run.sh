@@ -24,9 +24,10 @@ step() {
 
 step cargo fmt --check
 step cargo clippy --all-targets --all-features --quiet -- -D warnings
+step cargo clippy --quiet -- -D warnings
 step cargo clippy --no-default-features --quiet -- -D warnings
 RUSTDOCFLAGS="-D warnings" step cargo doc --no-deps --all-features --quiet
-step cargo build --examples --quiet
+step cargo build --examples --all-features --quiet
 if cargo nextest --version >/dev/null 2>&1; then
     step cargo nextest run --all-features
     step cargo test --doc --all-features --quiet

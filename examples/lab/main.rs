@@ -7,6 +7,9 @@
 //! curl -N 127.0.0.1:PORT/llm -H 'content-type: application/json' -d '{"stream":true}'
 //! curl '127.0.0.1:PORT/stats'
 //! ```
+//!
+//! `--store` takes every address that `RedisStore` takes: `rediss://` with the feature
+//! `tls`, `redis-sentinel://host:port,host:port/master-name`.
 
 use std::{io::Write, process::ExitCode, sync::Arc, time::Duration};
 

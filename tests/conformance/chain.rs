@@ -59,11 +59,12 @@ pub(crate) async fn release_of_a_timed_out_run_counts_as_failed(engine: &impl En
     let mut follower = Node::new(engine, key).await;
     follower.follow(&ask(), second).await;
     owner.release_as(second.id, Some(second.token), EndStatus::TimedOut).await;
-    assert!(matches!(
-        follower.pushed().await,
-        Pushed::Ended { flight, status: EndStatus::TimedOut, record: None, seal: None }
-            if flight == second
-    ));
+    let timed_out = |pushed: &Pushed| {
+        matches!(pushed,
+            Pushed::Ended { flight, status: EndStatus::TimedOut, record: None, seal: None }
+                if *flight == second)
+    };
+    follower.hears(timed_out).await;
     is_failed(&follower.join(&ask_after(first)).await, second, EndStatus::TimedOut);
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tower_singleflight::store::{
-    Abandoned, BeatReply, EndStatus, Finish, Finished, Join, Joined, Loss,
+    Abandoned, BeatReply, EndStatus, Finish, Finished, Join, Joined, Loss, Pushed,
 };
 
 use super::{
@@ -124,10 +124,9 @@ pub(crate) async fn private_mark_frees_all_and_ends(engine: &impl Engine) {
     let mark = Duration::from_secs(2);
     let finish = Finish { keep: mark, ..ended(flight, EndStatus::Private) };
     assert_eq!(owner.finish(&finish).await, Finished::Accepted);
-    assert!(matches!(
-        follower.pushed().await,
-        super::Pushed::Ended { status: EndStatus::Private, .. }
-    ));
+    let private =
+        |pushed: &Pushed| matches!(pushed, Pushed::Ended { status: EndStatus::Private, .. });
+    follower.hears(private).await;
     // For those who followed, for fresh ones, for looks, and well past the lease.
     for ask in [ask(), ask_after(flight), Join { look_only: true, ..ask() }] {
         match follower.join(&ask).await {
@@ -208,10 +207,12 @@ pub(crate) async fn too_large_answer_is_nobodys(engine: &impl Engine) {
     let mut follower = Node::new(engine, key).await;
     follower.follow(&super::ask(), flight).await;
     owner.finished(&ended(flight, EndStatus::TooLarge)).await;
-    assert!(matches!(
-        follower.pushed().await,
-        super::Pushed::Ended { flight: of, status: EndStatus::TooLarge, record: None, seal: None } if of == flight
-    ));
+    let too_large = |pushed: &Pushed| {
+        matches!(pushed,
+            Pushed::Ended { flight: of, status: EndStatus::TooLarge, record: None, seal: None }
+                if *of == flight)
+    };
+    follower.hears(too_large).await;
     is_ended(&owner.join(&ask).await, EndStatus::TooLarge);
     // Who waited for it and missed the push runs alone; who did not, owns.
     assert!(matches!(follower.join(&ask_after(flight)).await, Joined::Private { .. }));
@@ -227,10 +228,9 @@ pub(crate) async fn forgotten_flight_publishes_nothing(engine: &impl Engine) {
         let mut follower = Node::new(engine, key).await;
         follower.follow(&ask(), flight).await;
         follower.forget().await;
-        assert!(matches!(
-            follower.pushed().await,
-            super::Pushed::Released { flight: of } if of == flight
-        ));
+        let released =
+            |pushed: &Pushed| matches!(pushed, Pushed::Released { flight: of } if *of == flight);
+        follower.hears(released).await;
         is_lapsed(&follower.look(&ask_after(flight)).await);
         let next = if next_first { Some(follower.own(&ask_after(flight)).await) } else { None };
         let renewed = owner.renew(flight).await;

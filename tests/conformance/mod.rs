@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The first argument is what `#[tokio::test]` gets, the second makes the engine of
-//! one test; it may await.
+//! one test; it may await. [`all`] holds one engine to all rules in one test.
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,6 +32,10 @@ pub(crate) mod listen;
 pub(crate) mod own;
 pub(crate) mod seal;
 pub(crate) mod stream;
+mod suite;
+
+#[allow(unused_imports, reason = "each engine goes its own way")]
+pub(crate) use self::suite::{all, conformance, each_a_test, in_a_row, rules};
 
 /// The lease of all tests. A step that must come inside it leaves 200 ms for slow
 /// machines.
@@ -50,6 +54,11 @@ pub(crate) trait Engine: Send + Sync {
 
     /// Lets time pass, for the nodes and for the data.
     fn elapse(&self, time: Duration) -> impl Future<Output = ()> + Send;
+
+    /// Whether nodes are told what happens, and need not look.
+    fn pushes(&self) -> bool {
+        true
+    }
 }
 
 /// A key that no other test uses.
@@ -83,12 +92,14 @@ pub(crate) struct Node {
     key: KeyDigest,
     session: Box<dyn Session>,
     keeper: Box<dyn Heartbeat>,
+    pushes: bool,
 }
 
 impl Node {
     pub(crate) async fn new(engine: &impl Engine, key: KeyDigest) -> Self {
         let store = engine.node().await;
-        Self { key, session: store.session(key), keeper: store.heartbeat() }
+        let (session, keeper) = (store.session(key), store.heartbeat());
+        Self { key, session, keeper, pushes: engine.pushes() }
     }
 
     pub(crate) async fn join(&mut self, ask: &Join) -> Joined {
@@ -183,6 +194,14 @@ impl Node {
         tokio::time::timeout(Duration::from_secs(2), self.session.pushed()).await.expect("a push")
     }
 
+    /// The next push must be this, where there are pushes.
+    pub(crate) async fn hears(&mut self, expected: impl Fn(&Pushed) -> bool) {
+        if self.pushes {
+            let pushed = self.pushed().await;
+            assert!(expected(&pushed), "{pushed:?}");
+        }
+    }
+
     /// No push may come for a while.
     pub(crate) async fn not_pushed(&mut self) {
         let pushed = tokio::time::timeout(Duration::from_millis(50), self.session.pushed()).await;
@@ -256,121 +275,3 @@ pub(crate) fn is_failed(joined: &Joined, of: FlightRef, how: EndStatus) -> Strin
         other => panic!("not Failed of {of:?} as {how:?}: {other:?}"),
     }
 }
-
-/// Makes a `#[tokio::test]` of each rule for one engine.
-macro_rules! conformance {
-    ($args:tt, $engine:expr) => {
-        $crate::conformance::conformance! { @rules $args, $engine,
-            own {
-                fresh_caller_is_granted
-                join_asked_again_is_owned_again
-                late_duplicate_never_owns
-                late_duplicate_of_the_flight_before_never_owns
-                tokens_grow
-                token_is_above_what_the_caller_knows
-                lease_lasts_as_long_as_it_is_renewed
-                lease_that_ran_out_is_not_own
-                renew_never_creates
-                superseded_owner_publishes_nothing
-                superseded_owner_releases_nothing
-                other_flight_id_with_the_same_token_changes_nothing
-                release_hands_over_at_once
-                release_frees_a_lease_that_ran_out_too
-                release_of_an_ended_flight_changes_nothing
-                keys_are_apart
-            }
-            end {
-                finish_twice_is_accepted
-                finish_is_accepted_again_after_the_next_grant
-                outcome_stands_against_a_second_one
-                kept_back_record_is_wanted_when_somebody_waits
-                kept_back_record_is_let_go_when_nobody_waits
-                abandon_is_refused_while_a_waiter_is_live
-                abandon_hands_over_at_once
-                private_mark_frees_all_and_ends
-                reuse_ends_with_its_window
-                unmarked_answer_is_not_reused
-                answer_is_kept_for_its_time
-                fetch_reads_the_last_record
-                too_large_answer_is_nobodys
-                forgotten_flight_publishes_nothing
-                forgotten_answer_is_not_reused
-            }
-            follow {
-                follower_gets_push_with_record
-                push_between_join_and_wait_is_kept
-                push_outlives_a_wait_that_was_dropped
-                pushes_begin_with_the_first_follow
-                release_is_pushed
-                failure_is_pushed
-                rank_counts_those_who_joined_before
-                waiter_mark_runs_out
-                watch_keeps_the_mark
-                watch_mark_is_as_long_as_asked
-                leave_ends_one_wait
-                waiters_outlive_a_takeover
-                look_never_grants
-                follower_gets_the_outcome_whose_push_it_missed
-                follower_gets_the_outcome_under_the_next_owner
-                follower_never_gets_older_outcome
-                owner_of_lost_data_is_told_so
-            }
-            chain {
-                two_failed_runs_end_the_chain
-                timeouts_count_as_failed_runs
-                release_of_a_timed_out_run_counts_as_failed
-                fresh_caller_begins_a_new_chain
-                answer_ends_the_chain
-                three_lost_owners_quarantine_the_key
-                released_owners_are_not_lost_ones
-                losses_and_failures_are_counted_apart
-            }
-            stream {
-                pieces_are_read_in_order
-                pieces_are_read_in_goes
-                pieces_sent_again_are_there_once
-                pieces_past_the_next_are_refused
-                ended_flight_takes_no_pieces
-                only_the_owner_adds_pieces
-                forgotten_flight_takes_no_pieces
-                missing_flight_takes_no_pieces
-                trimmed_pieces_are_not_read
-                trimmed_stream_is_for_those_who_know_it
-                next_flight_begins_without_pieces
-                followers_hear_how_many_pieces_there_are
-                pieces_are_pushed
-                pieces_are_pushed_in_order_and_before_the_end
-                stream_lasts_as_long_as_its_lease
-                stream_that_is_gone_is_sent_again
-            }
-            seal {
-                sealed_end_wants_all_pieces
-                failed_stream_is_sealed_too
-                end_without_a_seal_ends_the_stream
-                streamed_answer_is_found_late
-                streamed_answer_is_reused_inside_its_window
-                streamed_answer_is_found_under_the_next_owner
-                record_and_stream_do_not_mix
-                stream_is_kept_for_its_time
-            }
-            listen {
-                owner_hears_who_comes_to_wait
-                listening_counts_those_who_came_before
-                nobody_comes_unheard
-                listening_for_what_is_not_owned
-                deafened_owner_hears_nothing
-            }
-        }
-    };
-    (@rules $args:tt, $engine:expr, $($group:ident { $($rule:ident)* })*) => {
-        $($($crate::conformance::conformance! { @test $args, $engine, $group, $rule })*)*
-    };
-    (@test ($($args:tt)*), $engine:expr, $group:ident, $rule:ident) => {
-        #[tokio::test($($args)*)]
-        async fn $rule() {
-            let engine = $engine;
-            $crate::conformance::$group::$rule(&engine).await;
-        }
-    };
-}
-pub(crate) use conformance;

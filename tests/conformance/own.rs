@@ -2,7 +2,7 @@
 
 use tower_singleflight::{
     FlightId, FlightRef,
-    store::{Abandoned, BeatReply, EndStatus, Finished, Join, Loss},
+    store::{Abandoned, BeatReply, EndStatus, Finished, Join, Loss, Pushed},
 };
 
 use super::{
@@ -208,7 +208,9 @@ pub(crate) async fn release_frees_a_lease_that_ran_out_too(engine: &impl Engine)
     other.follow(&super::ask(), flight).await;
     engine.elapse(LAPSE).await;
     owner.release(flight.id, Some(flight.token)).await;
-    assert!(matches!(other.pushed().await, super::Pushed::Released { flight: of } if of == flight));
+    let released =
+        |pushed: &Pushed| matches!(pushed, Pushed::Released { flight: of } if *of == flight);
+    other.hears(released).await;
     is_ended(&owner.join(&ask).await, EndStatus::Abandoned);
 }
 

@@ -1,7 +1,8 @@
 //! Answers in pieces that are whole: how they are sealed, and for how long they are found.
 
-use tower_singleflight::store::{
-    Append, BeatReply, EndStatus, Finish, Finished, Join, Pieces, Pushed, StreamEnd,
+use tower_singleflight::{
+    FlightRef,
+    store::{Append, BeatReply, EndStatus, Finish, Finished, Join, Pieces, Pushed, StreamEnd},
 };
 
 use super::{
@@ -10,13 +11,18 @@ use super::{
     stream::{append, bytes, end, is_streamed, owner, seal, sealed},
 };
 
+/// Whether this is the word that a flight's first piece is to be read.
+fn is_piece(pushed: &Pushed, of: FlightRef) -> bool {
+    matches!(pushed, Pushed::Piece { flight, index: 0, piece: None } if *flight == of)
+}
+
 pub(crate) async fn sealed_end_wants_all_pieces(engine: &impl Engine) {
     let (mut owner, flight) = owner(engine).await;
     let mut follower = Node::new(engine, owner.key).await;
     follower.follow(&ask(), flight).await;
     assert_eq!(owner.finish(&sealed(flight, 1)).await, Finished::Gap { next: 0 });
     owner.appended(&append(flight, 0, &["a", "b"])).await;
-    assert_eq!(follower.pushed_piece(flight).await, (0, None));
+    follower.hears(|pushed| is_piece(pushed, flight)).await;
     for pieces in [0, 1, 3] {
         let statuses = [EndStatus::Done, EndStatus::Failed, EndStatus::TimedOut];
         for status in statuses {
@@ -45,14 +51,14 @@ pub(crate) async fn failed_stream_is_sealed_too(engine: &impl Engine) {
         let mut follower = Node::new(engine, owner.key).await;
         follower.follow(&ask(), flight).await;
         owner.appended(&append(flight, 0, &["a"])).await;
-        assert_eq!(follower.pushed_piece(flight).await, (0, None));
+        follower.hears(|pushed| is_piece(pushed, flight)).await;
         owner.finished(&Finish { status, ..sealed(flight, 1) }).await;
-        match follower.pushed().await {
-            Pushed::Ended { flight: of, status: how, record: None, seal: Some(found) } => {
-                assert_eq!((of, how, found), (flight, status, seal(1)));
-            }
-            other => panic!("{other:?}"),
-        }
+        let is_end = |pushed: &Pushed| {
+            matches!(pushed,
+                Pushed::Ended { flight: of, status: how, record: None, seal: Some(found) }
+                    if *of == flight && *how == status && *found == seal(1))
+        };
+        follower.hears(is_end).await;
         let end = StreamEnd { status, seal: Some(seal(1)) };
         assert_eq!(follower.read_all(flight, 0).await, (bytes(&["a"]), Some(end)));
         // It is no answer.

@@ -26,3 +26,23 @@ fn lab_names_the_setting_that_cannot_work() {
         assert!(ended.stdout.is_empty());
     }
 }
+
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn lab_meets_others_over_tls() {
+    use crate::{
+        program::Server,
+        support::{certificates::Certificates, redis_server::RedisServer},
+    };
+
+    let certificates = Certificates::new();
+    let args = certificates.server_args("no");
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let redis = RedisServer::start_with(&args);
+    let root = certificates.file("root.pem").display().to_string();
+    let trust = [("SSL_CERT_FILE", root.as_str())];
+    let lab = Server::start_with("lab", &["--store", &redis.tls_url()], &trust);
+    let (status, text) = lab.get("/work/tls?ms=0").await;
+    assert_eq!(status, 200);
+    assert!(text.contains("token=") && !text.contains("token=0"), "{text}");
+}

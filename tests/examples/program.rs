@@ -29,8 +29,14 @@ pub(crate) struct Program {
 
 impl Program {
     pub(crate) fn start(example: &str, args: &[&str]) -> Self {
+        Self::start_with(example, args, &[])
+    }
+
+    /// Starts one in this environment.
+    pub(crate) fn start_with(example: &str, args: &[&str], envs: &[(&str, &str)]) -> Self {
         let mut child = Command::new(binary(example))
             .args(args)
+            .envs(envs.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -93,7 +99,13 @@ pub(crate) struct Server {
 impl Server {
     /// Starts one that takes `--listen`, on a free port.
     pub(crate) fn start(example: &str, args: &[&str]) -> Self {
-        let program = Program::start(example, &[&["--listen", "127.0.0.1:0"], args].concat());
+        Self::start_with(example, args, &[])
+    }
+
+    /// As [`start`](Self::start), in this environment.
+    pub(crate) fn start_with(example: &str, args: &[&str], envs: &[(&str, &str)]) -> Self {
+        let args = [&["--listen", "127.0.0.1:0"], args].concat();
+        let program = Program::start_with(example, &args, envs);
         let line = program.line().expect("a first line");
         let address = line.strip_prefix("listening on ").unwrap_or_default();
         let address = address.trim_start_matches("http://").parse();

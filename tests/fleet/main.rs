@@ -10,6 +10,7 @@ mod blackhole;
 mod blocked;
 mod data_loss;
 mod draining;
+mod failover;
 mod faults;
 mod figures;
 #[path = "../support/lab/mod.rs"]

@@ -1,7 +1,11 @@
 //! What the integration tests share.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+#[cfg(feature = "tls")]
+pub(crate) mod certificates;
 pub(crate) mod redis_server;
+pub(crate) mod rights;
+pub(crate) mod sentinels;
 
 use std::{
     future::Future,

@@ -17,6 +17,7 @@ pub(crate) struct RedisServer {
     child: Child,
     folder: tempfile::TempDir,
     port: u16,
+    binary: String,
     args: Vec<String>,
 }
 
@@ -28,13 +29,19 @@ impl RedisServer {
 
     /// Starts one with more arguments.
     pub(crate) fn start_with(args: &[&str]) -> Self {
+        Self::start_binary("redis-server", args)
+    }
+
+    /// Starts this one, which need not be on the path, with more arguments.
+    pub(crate) fn start_binary(binary: &str, args: &[&str]) -> Self {
         let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
         // A port that was free a moment ago may be taken by now: then another.
         for _ in 0..10 {
             let folder = tempfile::tempdir().expect("a temporary folder");
             let port = free_port();
-            let child = spawn(&folder, port, &args);
-            let mut server = Self { child, folder, port, args: args.clone() };
+            let child = spawn(binary, &folder, port, &args);
+            let (binary, args) = (binary.to_owned(), args.clone());
+            let mut server = Self { child, folder, port, binary, args };
             if server.wait() {
                 return server;
             }
@@ -47,9 +54,19 @@ impl RedisServer {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
+    /// The address over TLS, where the server has a certificate.
+    pub(crate) fn tls_url(&self) -> String {
+        format!("rediss://127.0.0.1:{}/", self.port)
+    }
+
     /// The address over the unix socket.
     pub(crate) fn unix_url(&self) -> String {
         format!("unix://{}", self.socket().display())
+    }
+
+    /// The address over TCP, for this user, and this database.
+    pub(crate) fn url_for(&self, user: &str, password: &str, database: u8) -> String {
+        format!("redis://{user}:{password}@127.0.0.1:{}/{database}", self.port)
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -62,11 +79,24 @@ impl RedisServer {
         let _ = self.child.wait();
     }
 
+    /// Stops it without a word, as a machine that hangs.
+    pub(crate) fn freeze(&self) {
+        let sent = Command::new("kill").args(["-STOP", &self.child.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill -STOP");
+    }
+
     /// Starts it again on the same port, with nothing in it.
     pub(crate) fn restart(&mut self) {
         self.kill();
-        self.child = spawn(&self.folder, self.port, &self.args);
+        self.child = spawn(&self.binary, &self.folder, self.port, &self.args);
         assert!(self.wait(), "redis-server came back on its port");
+    }
+
+    /// Makes a user with these rights.
+    pub(crate) fn set_user(&self, user: &str, rights: &[String]) {
+        let mut command = vec!["ACL", "SETUSER", user];
+        command.extend(rights.iter().map(String::as_str));
+        assert_eq!(self.command(&command), "+OK\r\n", "{command:?}");
     }
 
     /// Sends one command over a connection of its own; the raw answer.
@@ -114,10 +144,17 @@ impl Drop for RedisServer {
     }
 }
 
-fn spawn(folder: &tempfile::TempDir, port: u16, args: &[String]) -> Child {
+fn spawn(binary: &str, folder: &tempfile::TempDir, port: u16, args: &[String]) -> Child {
     let port = port.to_string();
-    Command::new("redis-server")
-        .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+    let over_tls = args.iter().any(|arg| arg == "--tls-cert-file");
+    let (plain, tls) = if over_tls { ("0", port.as_str()) } else { (port.as_str(), "0") };
+    let mut command = Command::new(binary);
+    if over_tls {
+        // A server that knows no TLS knows no such port either.
+        command.args(["--tls-port", tls]);
+    }
+    command
+        .args(["--port", plain, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
         .arg("--unixsocket")
         .arg(folder.path().join("redis.sock"))
         .arg("--dir")
@@ -130,7 +167,8 @@ fn spawn(folder: &tempfile::TempDir, port: u16, args: &[String]) -> Child {
         .expect(MISSING)
 }
 
-fn free_port() -> u16 {
+/// A port that was free a moment ago.
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("its address").port()
 }

@@ -5,7 +5,8 @@ use std::{fmt, sync::Arc, time::Duration};
 use bb8_redis::{RedisConnectionManager, bb8, redis};
 
 use super::{
-    connect::{self, Connector},
+    address::Address,
+    connect::Connector,
     gate::{Gate, TRANSFER},
     handle::{RedisStore, Shared},
     hub::Hub,
@@ -21,6 +22,9 @@ const PREFIX_MAX: usize = 64;
 #[must_use = "a builder does nothing until it connects"]
 pub struct RedisStoreBuilder {
     server: Server,
+    sentinel_login: Option<(String, String)>,
+    #[cfg(feature = "tls")]
+    tls: super::tls::Tls,
     prefix: String,
     operation_limit: Duration,
     connect_limit: Duration,
@@ -31,13 +35,16 @@ pub struct RedisStoreBuilder {
 #[derive(Clone)]
 pub(super) enum Server {
     Url(String),
-    Pool(bb8::Pool<RedisConnectionManager>, redis::Client),
+    Pool(bb8::Pool<RedisConnectionManager>, Box<redis::Client>),
 }
 
 impl RedisStoreBuilder {
     pub(super) fn new(server: Server) -> Self {
         Self {
             server,
+            sentinel_login: None,
+            #[cfg(feature = "tls")]
+            tls: super::tls::Tls::default(),
             prefix: "ai:flight".to_owned(),
             operation_limit: Duration::from_millis(250),
             connect_limit: Duration::from_secs(2),
@@ -74,7 +81,36 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Connects, and makes sure that the server has what is needed.
+    /// The user name and the password that the sentinels ask for; without a name, an
+    /// empty one. Those in the address are the server's. Defaults to none.
+    pub fn sentinel_login(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
+        self.sentinel_login = Some((user.into(), password.into()));
+        self
+    }
+
+    /// The certificate, in PEM, that the server's must lead to; there may be several.
+    /// Defaults to those that the system trusts.
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.tls.set_root(pem.into());
+        self
+    }
+
+    /// The certificate and the key, both in PEM, by which the server knows the client.
+    /// Defaults to none.
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn client_certificate(
+        mut self,
+        certificate: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.tls.set_client(certificate.into(), key.into());
+        self
+    }
+
+    /// Connects, and makes sure that server and user can do all that is needed.
     ///
     /// # Errors
     ///
@@ -87,7 +123,7 @@ impl RedisStoreBuilder {
     }
 
     /// Does no I/O: for processes that start while the server is away. Whatever is
-    /// wrong with the server shows with the first operation.
+    /// wrong with the server shows with the first operation, and in the log.
     ///
     /// # Errors
     ///
@@ -97,7 +133,7 @@ impl RedisStoreBuilder {
     }
 
     fn build(self) -> Result<(RedisStore, Connector), StoreError> {
-        let Self { server, prefix, operation_limit: limit, connect_limit, pool_size } = self;
+        let Self { server, prefix, operation_limit: limit, connect_limit, pool_size, .. } = self;
         let fits = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
         if prefix.is_empty() || prefix.len() > PREFIX_MAX || !prefix.bytes().all(fits) {
             let rule = "must be 1 to 64 ASCII characters without braces and blanks";
@@ -111,12 +147,19 @@ impl RedisStoreBuilder {
         if pool_size == 0 {
             return Err(refused("pool_size", pool_size, "must be at least 1"));
         }
-        let (info, pool) = match server {
-            Server::Url(url) => (connect::address(&url)?, None),
-            Server::Pool(pool, client) => (client.get_connection_info().clone(), Some(pool)),
+        let (mut address, pool) = match server {
+            Server::Url(url) => (Address::parse(&url)?, None),
+            Server::Pool(pool, client) => {
+                (Address::at(client.get_connection_info().clone()), Some(pool))
+            }
         };
-        let connector = Connector::new(info, connect_limit);
-        let names = Names::new(&prefix, connector.database());
+        if let Some((user, password)) = &self.sentinel_login {
+            address = address.with_sentinel_login(user, password)?;
+        }
+        #[cfg(feature = "tls")]
+        let address = self.tls.apply(address)?;
+        let names = Names::new(&prefix, address.database());
+        let connector = Connector::new(address, names.clone(), connect_limit);
         let store = RedisStore::new(Shared {
             gate: Gate::new(limit, connector.to_string()),
             pool: match pool {
@@ -143,6 +186,6 @@ impl fmt::Debug for RedisStoreBuilder {
             .field("operation_limit", &self.operation_limit)
             .field("connect_limit", &self.connect_limit)
             .field("pool_size", &self.pool_size)
-            .finish()
+            .finish_non_exhaustive()
     }
 }

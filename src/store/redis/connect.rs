@@ -1,43 +1,56 @@
-//! Addresses and connections.
+//! Connections.
 
 use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use bb8_redis::redis::{
-    self, AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, IntoConnectionInfo,
-    ProtocolVersion, PushInfo, RedisError, aio::MultiplexedConnection, io::tcp::TcpSettings,
+    AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, ProtocolVersion, PushInfo,
+    RedisError, aio::MultiplexedConnection,
 };
 
-use super::error;
+use super::{
+    address::{Address, moved},
+    check::check,
+    error,
+    keys::Names,
+    sentinel::{Sentinels, is_master},
+    term::{Term, Terms},
+};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// What to do with whatever the server sends unasked.
 pub(super) type OnPush = Box<dyn Fn(PushInfo) + Send + Sync>;
 
-/// Makes connections to one server.
+/// Makes connections to one server, wherever it is just now.
 #[derive(Clone)]
 pub(super) struct Connector {
-    info: ConnectionInfo,
+    address: Address,
+    names: Names,
     limit: Duration,
-    /// False once the server refused to speak RESP3.
+    /// False once the server refused to speak RESP3, or where it is not to.
     resp3: Arc<AtomicBool>,
+    /// True until a first connection was opened.
+    unchecked: Arc<AtomicBool>,
+    terms: Arc<Terms>,
+}
+
+/// One connection's pushes, among the attempts to open it.
+struct Ear {
+    on_push: OnPush,
+    attempt: AtomicUsize,
 }
 
 impl Connector {
-    pub(super) fn new(info: ConnectionInfo, limit: Duration) -> Self {
-        let tcp = TcpSettings::default().set_nodelay(true);
-        let info = info.set_tcp_settings(tcp);
-        Self { info, limit, resp3: Arc::new(AtomicBool::new(true)) }
-    }
-
-    pub(super) fn database(&self) -> i64 {
-        self.info.redis_settings().db()
+    pub(super) fn new(address: Address, names: Names, limit: Duration) -> Self {
+        let resp3 = Arc::new(AtomicBool::new(address.pushes));
+        let (unchecked, terms) = (Arc::new(AtomicBool::new(true)), Arc::default());
+        Self { address, names, limit, resp3, unchecked, terms }
     }
 
     /// Whether the server may push: false once it refused to.
@@ -46,11 +59,96 @@ impl Connector {
     }
 
     /// Opens a connection; `on_push` hears pushes and the disconnection where the
-    /// server speaks RESP3, and nothing where it does not.
-    pub(super) async fn open(&self, on_push: OnPush) -> Result<MultiplexedConnection, RedisError> {
-        let on_push = Arc::new(on_push);
+    /// server speaks RESP3, and nothing where it does not. It is of use until the term
+    /// is over.
+    ///
+    /// The first one is asked whether the server has what is needed; the log says what
+    /// it has not.
+    pub(super) async fn open(
+        &self,
+        on_push: OnPush,
+    ) -> Result<(MultiplexedConnection, Term), StoreError> {
+        let (connection, term) = self.find(on_push).await?;
+        if self.unchecked.swap(false, Ordering::Relaxed) {
+            let (connector, mut connection) = (self.clone(), connection.clone());
+            tokio::spawn(async move {
+                if let Err(error) = connector.ask(&mut connection).await {
+                    tracing::warn!(%error, "the store cannot work as it is");
+                }
+            });
+        }
+        Ok((connection, term))
+    }
+
+    /// Connects once and makes sure that the server has what is needed.
+    pub(super) async fn check(&self) -> Result<(), StoreError> {
+        self.unchecked.store(false, Ordering::Relaxed);
+        let check = async {
+            let (mut connection, _) = self.find(Box::new(|_| ())).await?;
+            self.ask(&mut connection).await
+        };
+        tokio::time::timeout(self.limit, check).await.unwrap_or_else(|_| Err(self.late()))
+    }
+
+    async fn ask(&self, connection: &mut MultiplexedConnection) -> Result<(), StoreError> {
+        let sentinels = self.address.sentinels.is_some();
+        let checked = check(connection, &self.names, self.pushes(), sentinels).await;
+        checked.map_err(|error| StoreError::new(error.kind(), format!("{self}: {error}")))
+    }
+
+    async fn find(&self, on_push: OnPush) -> Result<(MultiplexedConnection, Term), StoreError> {
+        let ear = Arc::new(Ear { on_push, attempt: AtomicUsize::new(0) });
+        let found = async {
+            if let Some(sentinels) = &self.address.sentinels {
+                let found = self.find_master(sentinels, &ear).await;
+                return found
+                    .map_err(|error| StoreError::new(error.kind(), format!("{self}: {error}")));
+            }
+            match self.speak(&self.address.info, &ear).await {
+                Ok(connection) => Ok((connection, self.terms.now())),
+                Err(error) => Err(error::unreachable(self, &error)),
+            }
+        };
+        tokio::time::timeout(self.limit, found).await.unwrap_or_else(|_| Err(self.late()))
+    }
+
+    /// Goes where most sentinels say, or on where there is no master.
+    async fn find_master(
+        &self,
+        sentinels: &Sentinels,
+        ear: &Arc<Ear>,
+    ) -> Result<(MultiplexedConnection, Term), StoreError> {
+        let mut failure = error::timed_out();
+        for (host, port) in sentinels.masters(self.limit).await? {
+            let info = moved(&self.address.info, host.clone(), port);
+            // One that is frozen leaves time for what another sentinel says.
+            let opened = tokio::time::timeout(self.limit / 2, self.master(&info, ear)).await;
+            match opened.unwrap_or_else(|_| Err(error::timed_out())) {
+                Ok(connection) => return Ok((connection, self.terms.of((host, port)))),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    async fn master(
+        &self,
+        info: &ConnectionInfo,
+        ear: &Arc<Ear>,
+    ) -> Result<MultiplexedConnection, StoreError> {
+        let opened = self.speak(info, ear).await;
+        let mut connection = opened.map_err(|error| error::unreachable(info.addr(), &error))?;
+        is_master(&mut connection).await?;
+        Ok(connection)
+    }
+
+    async fn speak(
+        &self,
+        info: &ConnectionInfo,
+        ear: &Arc<Ear>,
+    ) -> Result<MultiplexedConnection, RedisError> {
         if self.pushes() {
-            match self.try_open(ProtocolVersion::RESP3, Some(on_push)).await {
+            match self.try_open(info, ProtocolVersion::RESP3, Some(ear)).await {
                 Err(error) if refuses_resp3(&error) => {
                     self.resp3.store(false, Ordering::Relaxed);
                     tracing::warn!(address = %self, "no RESP3: followers learn of ends by looking");
@@ -58,105 +156,47 @@ impl Connector {
                 result => return result,
             }
         }
-        self.try_open(ProtocolVersion::RESP2, None).await
+        self.try_open(info, ProtocolVersion::RESP2, None).await
     }
 
     async fn try_open(
         &self,
+        info: &ConnectionInfo,
         protocol: ProtocolVersion,
-        on_push: Option<Arc<OnPush>>,
+        ear: Option<&Arc<Ear>>,
     ) -> Result<MultiplexedConnection, RedisError> {
-        let settings = self.info.redis_settings().clone().set_protocol(protocol);
-        let client = Client::open(self.info.clone().set_redis_settings(settings))?;
+        // A name for the connection would need one right more.
+        let settings = info.redis_settings().clone().set_protocol(protocol).set_skip_set_lib_name();
+        let client = Client::open(info.clone().set_redis_settings(settings))?;
         // Answers are timed by whoever waits for them.
         let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.limit))
             .set_response_timeout(None)
             .set_pipeline_buffer_size(1024);
-        if let Some(on_push) = on_push {
+        if let Some(ear) = ear {
+            let attempt = ear.attempt.fetch_add(1, Ordering::Relaxed) + 1;
+            let ear = Arc::clone(ear);
             config = config.set_push_sender(move |info: PushInfo| {
-                on_push(info);
+                // What an attempt that was given up still says is not heard.
+                if ear.attempt.load(Ordering::Relaxed) == attempt {
+                    (ear.on_push)(info);
+                }
                 Ok::<(), std::convert::Infallible>(())
             });
         }
         client.get_multiplexed_async_connection_with_config(&config).await
     }
 
-    /// Connects once and makes sure that the server has what is needed.
-    pub(super) async fn check(&self) -> Result<(), StoreError> {
-        let check = async {
-            let connection = self.open(Box::new(|_| ())).await;
-            let mut connection = connection.map_err(|error| self.unreachable(&error))?;
-            let mut pipe = redis::pipe();
-            pipe.cmd("PING").cmd("INFO").arg("server").cmd("EVAL").arg("return 1").arg(0);
-            let answers = connection.send_packed_commands(&pipe, 0, 3).await;
-            let answers = answers.map_err(|error| self.unreachable(&error))?;
-            self.judge(&answers)
-        };
-        tokio::time::timeout(self.limit, check).await.unwrap_or_else(|_| {
-            let text = format!("{self} did not answer within {:?}", self.limit);
-            Err(StoreError::new(StoreErrorKind::TimedOut, text))
-        })
-    }
-
-    fn judge(&self, answers: &[redis::Value]) -> Result<(), StoreError> {
-        let [ping, info, eval] = answers else {
-            return Err(error::bad_reply());
-        };
-        if let redis::Value::ServerError(error) = ping {
-            let inner = error::from_server(error);
-            return Err(StoreError::new(inner.kind(), format!("{self}: {inner}")));
-        }
-        // A user may lack the right to ask; then the scripts themselves will tell.
-        let text = match info {
-            redis::Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-            redis::Value::VerbatimString { text, .. } => text.clone(),
-            _ => String::new(),
-        };
-        let version = text.lines().find_map(|line| line.strip_prefix("redis_version:"));
-        if let Some(version) = version.filter(|version| is_too_old(version)) {
-            let text = format!("{self} is version {version}: 6.2 or newer is needed");
-            return Err(StoreError::new(StoreErrorKind::Unsupported, text));
-        }
-        if let redis::Value::ServerError(error) = eval {
-            let kind = match error.code() {
-                "NOPERM" => StoreErrorKind::Denied,
-                "ERR" => StoreErrorKind::Unsupported,
-                _ => StoreErrorKind::Server,
-            };
-            let text = format!("{self}: scripting (EVAL) is not available: {}", error.code());
-            return Err(StoreError::new(kind, text));
-        }
-        Ok(())
-    }
-
-    /// Why no connection could be made, with the address and without the password.
-    pub(super) fn unreachable(&self, cause: &RedisError) -> StoreError {
-        let inner = error::from_redis(cause);
-        match inner.kind() {
-            StoreErrorKind::Denied => {
-                let text = format!("{self}: user name or password were refused");
-                StoreError::new(StoreErrorKind::Denied, text)
-            }
-            StoreErrorKind::Server => {
-                StoreError::new(StoreErrorKind::Server, format!("{self}: {inner}"))
-            }
-            StoreErrorKind::TimedOut => {
-                let text = format!("{self} did not answer within {:?}", self.limit);
-                StoreError::new(StoreErrorKind::TimedOut, text)
-            }
-            _ => {
-                let text = format!("could not connect to {self}: {}", cause.category());
-                StoreError::new(StoreErrorKind::Connect, text)
-            }
-        }
+    fn late(&self) -> StoreError {
+        let text = format!("{self} did not answer within {:?}", self.limit);
+        StoreError::new(StoreErrorKind::TimedOut, text)
     }
 }
 
 /// The address, without user and password.
 impl fmt::Display for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.info.addr().fmt(f)
+        self.address.fmt(f)
     }
 }
 
@@ -173,66 +213,4 @@ fn refuses_resp3(error: &RedisError) -> bool {
             && error.detail().is_some_and(|detail| detail.contains("unknown command")))
         || (error.code() == Some("NOPERM")
             && error.detail().is_some_and(|detail| detail.contains("hello")))
-}
-
-fn is_too_old(version: &str) -> bool {
-    let mut parts = version.split('.').map(|part| part.parse::<u32>().ok());
-    match (parts.next().flatten(), parts.next().flatten()) {
-        (Some(major), Some(minor)) => (major, minor) < (6, 2),
-        _ => false,
-    }
-}
-
-/// Reads an address. The error never repeats it: it may hold a password.
-pub(super) fn address(url: &str) -> Result<ConnectionInfo, StoreError> {
-    let refuse = |text: String| Err(StoreError::new(StoreErrorKind::Address, text));
-    let Some((scheme, _)) = url.split_once("://") else {
-        return refuse("the store's address is not a URL such as redis://127.0.0.1/".to_owned());
-    };
-    match scheme {
-        "redis" | "valkey" | "redis+unix" | "valkey+unix" | "unix" => {}
-        "rediss" | "valkeys" => return refuse(format!("{scheme}: TLS is not supported")),
-        "redis-cluster" => return refuse(format!("{scheme}: Redis Cluster is not supported")),
-        "redis-sentinel" => return refuse(format!("{scheme}: Sentinel is not supported")),
-        _ => return refuse("the store's address has an unknown scheme: use redis://".to_owned()),
-    }
-    url.into_connection_info().or_else(|_| {
-        refuse(format!("the store's {scheme} address cannot be read: wrong host, port or database"))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_refused_without_being_repeated() {
-        for url in [
-            "rediss://user:hunter2@host/",
-            "redis-cluster://user:hunter2@host/",
-            "redis-sentinel://user:hunter2@host/",
-            "ftp://user:hunter2@host/",
-            "user:hunter2@host",
-            "redis://user:hunter2@host:port/",
-            "redis://user:hunter2@host/database",
-            "",
-        ] {
-            let error = address(url).unwrap_err();
-            assert_eq!(error.kind(), StoreErrorKind::Address, "{url}");
-            assert!(!error.to_string().contains("hunter2"), "{error}");
-        }
-        let connector =
-            Connector::new(address("redis://user:hunter2@host/3").unwrap(), Duration::ZERO);
-        assert_eq!(format!("{connector:?} {connector}"), "Connector(host:6379) host:6379");
-        assert_eq!(connector.database(), 3);
-    }
-
-    #[test]
-    fn versions() {
-        for (version, old) in
-            [("6.0.16", true), ("6.2.0", false), ("7.0.15", false), ("5.9", true), ("x", false)]
-        {
-            assert_eq!(is_too_old(version), old, "{version}");
-        }
-    }
 }

@@ -1,5 +1,7 @@
 //! Redis's errors as the store's.
 
+use std::fmt;
+
 use bb8_redis::redis::{ErrorKind, RedisError, ServerError, ServerErrorKind, Value};
 
 use crate::store::{StoreError, StoreErrorKind};
@@ -20,8 +22,43 @@ pub(super) fn from_redis(error: &RedisError) -> StoreError {
     StoreError::new(kind, format!("redis: {}", error.category()))
 }
 
+/// Why no connection could be made to a place, without the password.
+pub(super) fn unreachable(place: &dyn fmt::Display, cause: &RedisError) -> StoreError {
+    let inner = from_redis(cause);
+    let text = match inner.kind() {
+        StoreErrorKind::Denied => format!("{place}: user name or password were refused"),
+        StoreErrorKind::TimedOut => format!("{place} did not answer in time"),
+        StoreErrorKind::Server | StoreErrorKind::Loading => format!("{place}: {inner}"),
+        _ => {
+            // What the system says, or what is wrong with a certificate.
+            let why = std::error::Error::source(cause).filter(|_| cause.is_io_error());
+            let why = why.map_or_else(|| cause.category().to_owned(), ToString::to_string);
+            let text = format!("could not connect to {place}: {why}");
+            return StoreError::new(StoreErrorKind::Connect, text);
+        }
+    };
+    StoreError::new(inner.kind(), text)
+}
+
 pub(super) fn from_server(error: &ServerError) -> StoreError {
-    from_code(error.code())
+    from_code(code(error))
+}
+
+/// Whether a replica answered that it takes no writes, or has lost its master.
+pub(super) fn is_from_replica(value: &Value) -> bool {
+    matches!(value, Value::ServerError(error)
+        if matches!(code(error), "READONLY" | "MASTERDOWN"))
+}
+
+// Redis before 7 wraps what a command inside of a script is refused with.
+fn code(error: &ServerError) -> &str {
+    let inner = match (error.code(), error.details()) {
+        ("ERR", Some(detail)) if detail.starts_with("Error running script") => {
+            detail.rsplit_once(": -").and_then(|(_, inner)| inner.split(' ').next())
+        }
+        _ => None,
+    };
+    inner.unwrap_or_else(|| error.code())
 }
 
 // The code alone: an error's detail may quote what was sent.
@@ -53,4 +90,32 @@ pub(super) fn bad_reply() -> StoreError {
 pub(super) fn is_missing_script(value: &Value) -> bool {
     matches!(value, Value::ServerError(error)
         if error.kind() == Some(ServerErrorKind::NoScript))
+}
+
+#[cfg(test)]
+mod tests {
+    use bb8_redis::redis::parse_redis_value;
+
+    use super::*;
+
+    #[test]
+    fn errors_inside_of_scripts_are_told_apart() {
+        let wrapped = "-ERR Error running script (call to f_0123): @user_script:96: \
+            @user_script: 96: -READONLY You can't write against a read only replica.\r\n";
+        let full = "-ERR Error running script (call to f_0123): @user_script:9: \
+            @user_script: 9: -OOM command not allowed when used memory > 'maxmemory'.\r\n";
+        for (answer, kind, replica) in [
+            (wrapped, StoreErrorKind::ReadOnly, true),
+            ("-READONLY You can't write.\r\n", StoreErrorKind::ReadOnly, true),
+            ("-MASTERDOWN Link with MASTER is down\r\n", StoreErrorKind::Cluster, true),
+            (full, StoreErrorKind::OutOfMemory, false),
+            ("-ERR Error running script\r\n", StoreErrorKind::Server, false),
+            ("-ERR other: -READONLY x\r\n", StoreErrorKind::Server, false),
+        ] {
+            let value = parse_redis_value(answer.as_bytes()).expect("an answer");
+            assert_eq!(is_from_replica(&value), replica, "{answer}");
+            let Value::ServerError(error) = value else { panic!("{answer}") };
+            assert_eq!(from_server(&error).kind(), kind, "{answer}");
+        }
+    }
 }

@@ -22,10 +22,24 @@ use crate::{
     store::{Heartbeat, Session, Store, StoreError, StoreErrorKind, StoreState},
 };
 
-/// A store on one Redis or Valkey server, 6.2 or newer.
+/// A store on Redis or Valkey, 6.2 or newer: on one server, or on one that sentinels
+/// watch, over TCP, TLS (feature `tls`) or a unix socket.
 ///
 /// Clones share connections; the last one dropped ends them. See the
 /// [module docs](crate::store).
+///
+/// # Rights
+///
+/// On a server with users, these are enough, for the default prefix:
+///
+/// ```text
+/// ACL SETUSER flight on >PASSWORD resetkeys ~ai:flight:* resetchannels &ai:flight:push:* -@all
+///   +eval +evalsha +subscribe +unsubscribe +publish +time +type +exists +del +rename +pexpire
+///   +pttl +get +set +strlen +hset +hdel +hlen +hgetall +hincrby +zadd +zrem +zcard +zscore +zrange
+///   +zremrangebyscore +xadd +xrange +xrevrange +xtrim
+/// ```
+///
+/// A database other than 0 needs `+select`, sentinels need `+role`.
 #[derive(Clone)]
 pub struct RedisStore {
     shared: Arc<Shared>,
@@ -87,14 +101,23 @@ impl RedisStore {
     /// # Errors
     ///
     /// Where the address is not one, where nothing answers there in time, where
-    /// the credentials are refused, and where the server is too old or runs no
-    /// scripts. The error names the address, never the password.
+    /// the credentials are refused, where the user lacks a right that is needed, and
+    /// where the server is too old, runs no scripts or is a replica. The error names the
+    /// address and what is missing, never the password.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         Self::builder(url).connect().await
     }
 
-    /// Begins with the server's address: `redis://[user:password@]host[:port][/db]`
-    /// or `unix:///path/to/socket`.
+    /// Begins with the server's address:
+    ///
+    /// - `redis://[user:password@]host[:port][/db]`
+    /// - `rediss://…`, the same over TLS (feature `tls`)
+    /// - `unix:///path/to/socket[?db=…&user=…&pass=…]`
+    /// - `redis-sentinel://[user:password@]host[:port],host[:port]/master-name[/db]`: the
+    ///   server that the sentinels name, looked for anew by every connection; user and
+    ///   password are the server's. `rediss-sentinel://…`: all of them over TLS.
+    ///
+    /// `?protocol=resp2` makes do without pushes.
     pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
         RedisStoreBuilder::new(Server::Url(url.into()))
     }
@@ -105,7 +128,7 @@ impl RedisStore {
         pool: bb8::Pool<RedisConnectionManager>,
         client: redis::Client,
     ) -> RedisStoreBuilder {
-        RedisStoreBuilder::new(Server::Pool(pool, client))
+        RedisStoreBuilder::new(Server::Pool(pool, Box::new(client)))
     }
 
     pub(super) fn new(shared: Shared) -> Self {

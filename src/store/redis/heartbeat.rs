@@ -45,10 +45,7 @@ impl RedisHeartbeat {
         {
             let opening = self.opening.get_or_insert_with(|| {
                 let connector = self.shared.hub.connector.clone();
-                Box::pin(async move {
-                    let opened = Connection::open(&connector).await;
-                    opened.map_err(|error| connector.unreachable(&error))
-                })
+                Box::pin(async move { Connection::open(&connector).await })
             });
             let opened = opening.await;
             self.opening = None;

@@ -11,7 +11,7 @@ use std::{
 use bb8_redis::redis::{Pipeline, RedisError, Value, aio::MultiplexedConnection};
 use tokio::sync::Notify;
 
-use super::hub::Hub;
+use super::{hub::Hub, term::Term};
 use crate::store::Pushed;
 
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -57,7 +57,7 @@ pub(super) async fn keep(hub: Weak<Hub>, changed: Arc<Notify>) {
     let mut wait = FIRST_WAIT;
     loop {
         let Some(opened) = open(&hub).await else { return };
-        if let Some(number) = opened {
+        if let Some((number, mut term)) = opened {
             wait = FIRST_WAIT;
             // Nothing is held on to meanwhile: the hub may go.
             loop {
@@ -69,7 +69,15 @@ pub(super) async fn keep(hub: Weak<Hub>, changed: Arc<Notify>) {
                     Some(hub) if !hub.has_line(number) => break,
                     Some(_) => {}
                 }
-                gone.await;
+                tokio::select! {
+                    () = gone => {}
+                    // Pushes come from the server that is written to.
+                    () = term.over() => {
+                        if let Some(hub) = hub.upgrade() {
+                            hub.give_up(number);
+                        }
+                    }
+                }
             }
         }
         tokio::time::sleep(wait.mul_f64(rand::random_range(0.5..1.0))).await;
@@ -78,7 +86,7 @@ pub(super) async fn keep(hub: Weak<Hub>, changed: Arc<Notify>) {
 }
 
 // Opens a line and subscribes all keys. None: no more lines are wanted.
-async fn open(hub: &Weak<Hub>) -> Option<Option<u64>> {
+async fn open(hub: &Weak<Hub>) -> Option<Option<(u64, Term)>> {
     let (number, connector, limit) = {
         let hub = hub.upgrade()?;
         (hub.opening(), hub.connector.clone(), hub.limit)
@@ -91,7 +99,7 @@ async fn open(hub: &Weak<Hub>) -> Option<Option<u64>> {
     });
     let result = connector.open(on_push).await;
     let hub = hub.upgrade()?;
-    let Ok(connection) = result else {
+    let Ok((connection, term)) = result else {
         hub.not_opened();
         return Some(None);
     };
@@ -113,5 +121,5 @@ async fn open(hub: &Weak<Hub>) -> Option<Option<u64>> {
         tracing::debug!(address = %connector, "push connection is up again");
     }
     listeners.iter().for_each(|queue| queue.push(Pushed::Gap));
-    Some(Some(number))
+    Some(Some((number, term)))
 }

@@ -14,8 +14,10 @@
 //! constant in number: a few for scripts, one for large records and for what is read
 //! of streams, one for pushes, one for each heartbeat.
 
+mod address;
 mod breaker;
 mod builder;
+mod check;
 mod connect;
 mod counts;
 mod error;
@@ -32,8 +34,12 @@ mod queue;
 mod reply;
 mod script;
 mod seat;
+mod sentinel;
 mod session;
 mod step;
 mod suspect;
+mod term;
+#[cfg(feature = "tls")]
+mod tls;
 
 pub use self::{builder::RedisStoreBuilder, handle::RedisStore};

@@ -11,10 +11,10 @@ use std::{
 
 use bb8_redis::{
     RedisConnectionManager, bb8,
-    redis::{Cmd, Pipeline, PushKind, RedisError, Value, aio::MultiplexedConnection},
+    redis::{Cmd, Pipeline, PushKind, Value, aio::MultiplexedConnection},
 };
 
-use super::{connect::Connector, error, script::Call, suspect::Suspect};
+use super::{connect::Connector, error, script::Call, suspect::Suspect, term::Term};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// A fixed number of connections, opened when first used.
@@ -50,6 +50,8 @@ pub(super) enum Request<'a> {
 pub(super) struct Connection {
     handle: MultiplexedConnection,
     broken: Arc<AtomicBool>,
+    /// None where the application says where its connections go.
+    term: Option<Term>,
 }
 
 #[derive(Clone)]
@@ -113,12 +115,10 @@ impl Pool {
         loop {
             let connection = match pool.get().await {
                 Ok(connection) => connection.clone(),
-                Err(bb8::RunError::User(error)) => {
-                    return Err(self.manager.connector.unreachable(&error));
-                }
+                Err(bb8::RunError::User(error)) => return Err(error),
                 Err(bb8::RunError::TimedOut) => return Err(self.manager.why_late()),
             };
-            if !connection.broken.load(Ordering::Relaxed) {
+            if !connection.is_broken() {
                 return Ok(connection);
             }
         }
@@ -129,8 +129,12 @@ impl Pool {
         pool: &bb8::Pool<RedisConnectionManager>,
     ) -> Result<Connection, StoreError> {
         match pool.get().await {
-            Ok(handle) => Ok(Connection { handle: handle.clone(), broken: Arc::default() }),
-            Err(bb8::RunError::User(error)) => Err(self.manager.connector.unreachable(&error)),
+            Ok(handle) => {
+                Ok(Connection { handle: handle.clone(), broken: Arc::default(), term: None })
+            }
+            Err(bb8::RunError::User(cause)) => {
+                Err(error::unreachable(&self.manager.connector, &cause))
+            }
             Err(bb8::RunError::TimedOut) => Err(error::timed_out()),
         }
     }
@@ -143,21 +147,21 @@ impl fmt::Debug for Pool {
 }
 
 impl Connection {
-    pub(super) async fn open(connector: &Connector) -> Result<Self, RedisError> {
+    pub(super) async fn open(connector: &Connector) -> Result<Self, StoreError> {
         let broken = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&broken);
-        let handle = connector
+        let (handle, term) = connector
             .open(Box::new(move |info| {
                 if info.kind == PushKind::Disconnection {
                     flag.store(true, Ordering::Relaxed);
                 }
             }))
             .await?;
-        Ok(Self { handle, broken })
+        Ok(Self { handle, broken, term: Some(term) })
     }
 
     pub(super) fn is_broken(&self) -> bool {
-        self.broken.load(Ordering::Relaxed)
+        self.broken.load(Ordering::Relaxed) || self.term.as_ref().is_some_and(Term::is_over)
     }
 
     /// Sends commands in one write; the server's errors are values.
@@ -169,6 +173,10 @@ impl Connection {
         let suspect = Suspect::new(limit, || self.broken.store(true, Ordering::Relaxed));
         let result = self.handle.send_packed_commands(pipe, 0, pipe.len()).await;
         suspect.answered(result.as_ref().err());
+        if result.as_ref().is_ok_and(|answers| answers.iter().any(error::is_from_replica)) {
+            // It was the master: the next connection goes where the master is.
+            self.broken.store(true, Ordering::Relaxed);
+        }
         result.map_err(|error| error::from_redis(&error))
     }
 
@@ -229,16 +237,17 @@ impl Manager {
 
 impl bb8::ManageConnection for Manager {
     type Connection = Connection;
-    type Error = RedisError;
+    type Error = StoreError;
 
-    async fn connect(&self) -> Result<Connection, RedisError> {
+    async fn connect(&self) -> Result<Connection, StoreError> {
         let result = Connection::open(&self.connector).await;
-        self.note(result.as_ref().err().map(|error| self.connector.unreachable(error)));
+        self.note(result.as_ref().err().cloned());
         result
     }
 
-    async fn is_valid(&self, connection: &mut Connection) -> Result<(), RedisError> {
-        connection.handle.send_packed_command(&Cmd::ping()).await.map(drop)
+    // Never asked: see `test_on_check_out`.
+    async fn is_valid(&self, _: &mut Connection) -> Result<(), StoreError> {
+        Ok(())
     }
 
     fn has_broken(&self, connection: &mut Connection) -> bool {

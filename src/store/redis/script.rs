@@ -29,6 +29,7 @@ script!(ABANDON, "record.lua", "abandon.lua");
 script!(RELEASE, "record.lua", "release.lua");
 script!(LEAVE, "leave.lua");
 script!(FORGET, "record.lua", "forget.lua");
+script!(CHECK, "check.lua");
 
 impl Script {
     fn hash(&self) -> &str {
@@ -131,6 +132,27 @@ mod tests {
                 let channel = command == "PUBLISH" && key == "channel";
                 assert!(named.contains(&key) || parameter || channel, "{command} {key}");
             }
+        }
+    }
+
+    /// Or the store begins its work without a right that it needs.
+    #[test]
+    fn every_command_is_checked() {
+        let checked: Vec<&str> = CHECK
+            .text
+            .split("try('")
+            .skip(1)
+            .filter_map(|call| Some(call.split_once('\'')?.0))
+            .collect();
+        for script in ALL {
+            let calls = script.text.split("redis.call('").chain(script.text.split("redis.pcall('"));
+            for call in calls.filter(|call| call.starts_with(|c: char| c.is_ascii_uppercase())) {
+                let (command, _) = call.split_once('\'').unwrap();
+                assert!(checked.contains(&command), "{command}");
+            }
+        }
+        for command in ["GET", "SET", "XRANGE"] {
+            assert!(checked.contains(&command), "{command}, which is used outside of scripts");
         }
     }
 

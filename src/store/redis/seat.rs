@@ -60,6 +60,9 @@ impl Seat {
             }
         }
         suspect.answered(answers.as_ref().err());
+        if answers.as_ref().is_ok_and(|values| values.iter().any(error::is_from_replica)) {
+            self.hub.give_up(line.number);
+        }
         Some(match answers {
             Ok(mut values) => values.pop().ok_or_else(error::bad_reply),
             Err(cause) => Err(error::from_redis(&cause)),
