@@ -17,6 +17,39 @@ if ! command -v redis-server >/dev/null; then
     fi
 fi
 
+# Tests start servers and write into folders here, and leave neither behind, also where
+# they fail: what is left is named, ended and removed.
+room=$(mktemp -d /tmp/flight.XXXXXX)
+export TMPDIR=$room
+
+processes_left() {
+    local process
+    for process in /proc/[0-9]*; do
+        case "$(readlink "$process/cwd" 2>/dev/null)" in
+        "$room"*) echo "${process#/proc/}" ;;
+        *) grep -qszx "TMPDIR=$room" "$process/environ" && echo "${process#/proc/}" ;;
+        esac
+    done
+}
+
+clean_up() {
+    local status=$? processes files
+    processes=$(processes_left || true)
+    files=$(ls -A "$room")
+    if [ -n "$processes$files" ]; then
+        printf '\n== left behind:\n' >&2
+        # shellcheck disable=SC2086
+        [ -z "$processes" ] || ps -o pid,args -p ${processes//$'\n'/,} >&2 || true
+        [ -z "$files" ] || ls -lA "$room" >&2
+        # shellcheck disable=SC2086
+        [ -z "$processes" ] || kill -KILL $processes 2>/dev/null || true
+        [ "$status" != 0 ] || status=1
+    fi
+    rm -rf "$room"
+    exit "$status"
+}
+trap clean_up EXIT
+
 step() {
     printf '\n== %s\n' "$*"
     "$@"
