@@ -164,3 +164,33 @@ async fn f8_after_flushall_the_next_token_is_greater() {
         redis.command(&["FLUSHALL"]);
     }
 }
+
+/// A lease that is gone is not taken again by its next beat, where another owns by then.
+#[tokio::test]
+async fn e6_a_late_beat_takes_nothing_again() {
+    let redis = RedisServer::start();
+    let labs = Lab::fleet::<2>(&redis.url(), &["--heartbeat-ms", "1400"]);
+    let [one, two] = &labs;
+    let path = "/work/e6?ms=3000";
+    let mut mine = one.calls(1, path);
+    one.until_one("owner", 0).await;
+    mine.extend(one.calls(1, path));
+    one.until_one("owner", 1).await;
+    let [key] = &meta_keys(&redis)[..] else { panic!("one flight") };
+    let before: u64 = meta(&redis, key, "ownerToken").parse().expect("a token");
+    assert_eq!(redis.lines(&["DEL", key]), [":1"]);
+    let theirs = two.call(path);
+    two.until_one("owner", 0).await;
+    let after: u64 = meta(&redis, key, "ownerToken").parse().expect("a token");
+    assert!(after > before);
+    let second = theirs.answer().await;
+    let mine = answers(mine).await;
+    assert_eq!(token(&second), after);
+    // The beat said superseded: the run was dropped, and its callers followed.
+    assert_eq!(one_answer(&mine).run(), second.run());
+    assert_eq!(meta(&redis, key, "ownerToken").parse::<u64>().expect("a token"), after);
+    let lost = one.count("/flights/leases_lost").await;
+    println!("e6: token {before}, then {after}; lost {lost}");
+    assert_eq!((lost, sum(&labs, "/inner/calls").await), (1, 2));
+    assert_eq!(one.count("/inner/dropped").await, 1);
+}

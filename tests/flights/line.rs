@@ -26,6 +26,7 @@ pub(crate) struct Line {
     store: MemoryStore,
     cut: Arc<AtomicBool>,
     delay: Arc<AtomicU64>,
+    late_join: Arc<AtomicU64>,
     deaf: Arc<AtomicBool>,
     beatless: Arc<AtomicBool>,
     bad_reads: Arc<AtomicUsize>,
@@ -37,15 +38,31 @@ pub(crate) struct Line {
 
 impl Line {
     pub(crate) fn new(store: &MemoryStore) -> Self {
-        let (cut, delay, deaf, beatless) = Default::default();
+        let (cut, delay, late_join, deaf, beatless) = Default::default();
         let (bad_reads, held_beats, errors, appends) = Default::default();
         let store = store.clone();
-        Self { store, cut, delay, deaf, beatless, bad_reads, held_beats, errors, appends }
+        Self {
+            store,
+            cut,
+            delay,
+            late_join,
+            deaf,
+            beatless,
+            bad_reads,
+            held_beats,
+            errors,
+            appends,
+        }
     }
 
     /// Each operation of a session comes to the store this late; heartbeats do not.
     pub(crate) fn slow(&self, delay: Duration) {
         self.delay.store(delay.as_millis() as u64, SeqCst);
+    }
+
+    /// The next `join` comes to the store at once, and its answer this late.
+    pub(crate) fn answer_join_late(&self, delay: Duration) {
+        self.late_join.store(delay.as_millis() as u64, SeqCst);
     }
 
     async fn travel(&self) -> Result<(), StoreError> {
@@ -128,7 +145,9 @@ impl Session for Cuttable<dyn Session> {
     fn join(&mut self, join: Join) -> BoxFuture<'_, Result<Joined, StoreError>> {
         Box::pin(async {
             self.0.travel().await?;
-            self.1.join(join).await
+            let joined = self.1.join(join).await;
+            tokio::time::sleep(ms(self.0.late_join.swap(0, SeqCst))).await;
+            joined
         })
     }
 

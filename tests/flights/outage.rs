@@ -81,6 +81,32 @@ async fn e2_an_owner_that_is_cut_off_stops_in_time() {
     assert_eq!(stats.leases_lost, 1);
 }
 
+/// A grant whose lease may be over by the time it is heard of is not begun.
+#[tokio::test(start_paused = true)]
+async fn e7_a_grant_that_comes_too_late_is_not_begun() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let line = Line::new(&store);
+    let inner = slow(&counts, ms(2000));
+    let a = Node::new(line.clone(), &inner, Config::default());
+    let b = Node::new(store, &inner, Config::default());
+    line.answer_join_late(LEASE + ms(1000));
+    let late = a.call("/a");
+    tokio::time::sleep(LEASE + ms(500)).await;
+    assert_eq!(counts.calls(), 0);
+    let next = b.call("/a");
+    assert_eq!(next.await.text(), "run 0");
+    // It has followed whoever came after it.
+    let answer = late.await;
+    assert_eq!((answer.text(), answer.took), ("run 0", LEASE + ms(2500)));
+    assert_eq!(counts.calls(), 1);
+
+    // With nobody else there it owns anew, under another token.
+    line.answer_join_late(LEASE);
+    let answer = a.call("/b").await;
+    assert_eq!((answer.text(), answer.took), ("run 1", LEASE + ms(2000)));
+    assert_eq!((counts.calls(), a.in_air(), b.in_air()), (2, 0, 0));
+}
+
 /// Nobody could run the request again, so the run goes on for its own caller.
 #[tokio::test(start_paused = true)]
 async fn a_cut_off_run_that_cannot_be_repeated_goes_on_alone() {
