@@ -1,0 +1,54 @@
+//! RELIABILITY.md names tests: they are there.
+
+use std::{
+    collections::HashSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Each row of a table that is `shown by` tests names at least one, and only such as are.
+#[test]
+fn every_test_that_the_table_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let tests: HashSet<String> =
+        ["src", "tests"].iter().flat_map(|folder| functions(&root.join(folder))).collect();
+    let text = fs::read_to_string(root.join("RELIABILITY.md")).expect("RELIABILITY.md");
+    let (mut rows, mut missing) = (0, Vec::new());
+    let mut shown = false;
+    for line in text.lines() {
+        if !line.starts_with('|') {
+            shown = false;
+            continue;
+        }
+        if line.ends_with("| shown by |") {
+            shown = true;
+            continue;
+        }
+        if !shown || line.starts_with("|--") {
+            continue;
+        }
+        rows += 1;
+        let last = line.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
+        let names: Vec<&str> = last.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty(), "nothing shows it: {line}");
+        missing.extend(names.into_iter().filter(|&name| !tests.contains(name)).map(str::to_owned));
+    }
+    assert!(rows > 20, "{rows} rows");
+    assert!(missing.is_empty(), "no such tests: {missing:?}");
+}
+
+/// The names of all functions in the sources below a folder.
+fn functions(folder: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path: PathBuf = entry.expect("an entry").path();
+        if path.is_dir() {
+            names.extend(functions(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).expect("a source");
+            let found = text.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next());
+            names.extend(found.map(str::to_owned));
+        }
+    }
+    names
+}
