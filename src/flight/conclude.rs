@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use super::{Driver, FAILED_RUNS, Next, own::Run, pending::STEP, publish::Publication};
 use crate::{
@@ -19,8 +20,11 @@ use crate::{
 const SMALL: u64 = 3 * 1024;
 /// The most bytes of an error's text that others get to see.
 const REPORT: usize = 512;
-/// How often `finish` is sent at most.
+/// How often the store may ask for `finish` once more.
 const TRIES: u32 = 4;
+/// The first pause after a `finish` without an answer. Each is twice as long as the last.
+const PAUSE: Duration = Duration::from_millis(25);
+const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
 /// An end, before it is known which flight's it is.
 pub(super) struct Ending {
@@ -178,8 +182,8 @@ impl Driver {
         }
     }
 
-    /// Sends `finish` until it is answered. What the store does not hear before the
-    /// deadline it takes for a lost owner.
+    /// Tells the store of an end. What it does not hear before the deadline it takes for
+    /// a lost owner.
     pub(super) async fn tell(
         &mut self,
         lease: &Arc<Lease>,
@@ -212,26 +216,47 @@ impl Driver {
                     }
                 }
             }
-            match self.session.finish(finish.clone()).await {
-                Ok(Finished::Wanted) => wanted = true,
-                Ok(Finished::Gap { next }) => {
+            match self.send(lease, &finish).await {
+                Some(Finished::Wanted) => wanted = true,
+                Some(Finished::Gap { next }) => {
                     finish.seal = None;
                     if let Answer::Stream(stream) = &mut answer {
                         stream.rewind(next);
                     }
                 }
-                Ok(Finished::Accepted) => return Told::Heard,
-                Ok(Finished::Lost(loss)) => {
+                Some(Finished::Accepted) => return Told::Heard,
+                Some(Finished::Lost(loss)) => {
                     if loss != Loss::Forgotten {
                         self.core.counts.fenced();
                     }
                     return Told::Lost(loss);
                 }
-                Err(_) if lease.stands() => {}
-                Err(_) => break,
+                None => break,
             }
         }
         Told::Unheard
+    }
+
+    /// Sends `finish` until it is answered, for one lease at most and while it stands.
+    async fn send(&mut self, lease: &Lease, finish: &Finish) -> Option<Finished> {
+        let give_up = Instant::now() + self.core.config.lease;
+        let mut pause = PAUSE;
+        loop {
+            if let Ok(finished) = self.session.finish(finish.clone()).await {
+                return Some(finished);
+            }
+            // A store that is known to be away says so at once.
+            let again = Instant::now() + pause;
+            if again > give_up {
+                return None;
+            }
+            tokio::select! {
+                biased;
+                () = over(lease) => return None,
+                () = tokio::time::sleep_until(again) => {}
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
     }
 
     /// Whether a record is so small that it goes along unasked.

@@ -25,6 +25,7 @@ use crate::rig::ms;
 pub(crate) struct Line {
     store: MemoryStore,
     cut: Arc<AtomicBool>,
+    refusing: Arc<AtomicBool>,
     delay: Arc<AtomicU64>,
     late_join: Arc<AtomicU64>,
     deaf: Arc<AtomicBool>,
@@ -38,12 +39,13 @@ pub(crate) struct Line {
 
 impl Line {
     pub(crate) fn new(store: &MemoryStore) -> Self {
-        let (cut, delay, late_join, deaf, beatless) = Default::default();
+        let (cut, refusing, delay, late_join, deaf, beatless) = Default::default();
         let (bad_reads, held_beats, errors, appends) = Default::default();
         let store = store.clone();
         Self {
             store,
             cut,
+            refusing,
             delay,
             late_join,
             deaf,
@@ -66,6 +68,9 @@ impl Line {
     }
 
     async fn travel(&self) -> Result<(), StoreError> {
+        if self.refusing.load(SeqCst) {
+            return Err(StoreError::new(StoreErrorKind::Open, "not asked for a moment"));
+        }
         let delay = self.delay.load(SeqCst);
         if delay > 0 {
             tokio::time::sleep(ms(delay)).await;
@@ -75,6 +80,11 @@ impl Line {
 
     pub(crate) fn cut(&self) {
         self.cut.store(true, SeqCst);
+    }
+
+    /// Operations of sessions fail at once from now on, or no more.
+    pub(crate) fn refuse(&self, refusing: bool) {
+        self.refusing.store(refusing, SeqCst);
     }
 
     /// Pushes are lost from now on.

@@ -107,6 +107,51 @@ async fn e7_a_grant_that_comes_too_late_is_not_begun() {
     assert_eq!((counts.calls(), a.in_air(), b.in_air()), (2, 0, 0));
 }
 
+/// An end that cannot be told at once is told when it can, while the lease stands.
+#[tokio::test(start_paused = true)]
+async fn f6_an_end_is_told_once_the_store_is_asked_again() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let line = Line::new(&store);
+    let inner = slow(&counts, ms(1000));
+    let a = Node::new(line.clone(), &inner, Config::default());
+    let b = Node::new(store, &inner, Config::default());
+    let owner = a.call("/a");
+    until(|| counts.calls() == 1).await;
+    let follower = b.call("/a");
+    tokio::time::sleep(ms(500)).await;
+    line.refuse(true);
+    let answer = owner.await;
+    assert_eq!((answer.text(), answer.took), ("run 0", ms(1000)), "its own wait for nothing");
+    tokio::time::sleep(ms(800)).await;
+    line.refuse(false);
+    let answer = follower.await;
+    assert_eq!(answer.text(), "run 0");
+    assert!(answer.took < ms(1800) + ms(500), "{:?}", answer.took);
+    assert_eq!(counts.calls(), 1);
+    until(|| a.in_air() + b.in_air() == 0).await;
+}
+
+/// It is tried for one lease: then somebody else may run.
+#[tokio::test(start_paused = true)]
+async fn f6_an_end_that_is_never_heard_holds_the_key_for_a_lease() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let line = Line::new(&store);
+    let inner = slow(&counts, ms(1000));
+    let a = Node::new(line.clone(), &inner, Config::default());
+    let b = Node::new(store, &inner, Config::default());
+    let owner = a.call("/a");
+    until(|| counts.calls() == 1).await;
+    let follower = b.call("/a");
+    tokio::time::sleep(ms(500)).await;
+    line.refuse(true);
+    assert_eq!(owner.await.text(), "run 0");
+    let answer = follower.await;
+    assert_eq!(answer.text(), "run 1");
+    assert!(answer.took <= ms(1000) + LEASE + ms(1000) + ms(1000), "{:?}", answer.took);
+    assert_eq!((counts.calls(), b.layer.stats().takeovers), (2, 1));
+    until(|| a.in_air() + b.in_air() == 0).await;
+}
+
 /// Nobody could run the request again, so the run goes on for its own caller.
 #[tokio::test(start_paused = true)]
 async fn a_cut_off_run_that_cannot_be_repeated_goes_on_alone() {
