@@ -34,6 +34,10 @@ pub(crate) enum Fail {
     Stall,
     /// The thread sleeps.
     Block,
+    /// All threads of the runtime sleep.
+    Freeze,
+    /// All threads of the runtime are busy.
+    Spin,
     /// The body ends at half of what it declares.
     Short,
 }
@@ -80,6 +84,8 @@ impl Script {
                     "hang" => Fail::Hang,
                     "stall" => Fail::Stall,
                     "block" => Fail::Block,
+                    "freeze" => Fail::Freeze,
+                    "spin" => Fail::Spin,
                     "short" => Fail::Short,
                     _ => return None,
                 });

@@ -9,6 +9,7 @@ use std::{
             Ordering::{AcqRel, Relaxed},
         },
     },
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -113,6 +114,8 @@ pub(crate) async fn work(
     match fail {
         Some(Fail::Hang) => std::future::pending().await,
         Some(Fail::Block) => std::thread::sleep(script.ms),
+        Some(Fail::Freeze) => on_all_threads(script.ms, std::thread::sleep).await,
+        Some(Fail::Spin) => on_all_threads(script.ms, spin).await,
         _ => tokio::time::sleep(script.ms).await,
     }
     if fail == Some(Fail::Panic) {
@@ -120,6 +123,23 @@ pub(crate) async fn work(
     }
     let token = token.map_or(0, |Extension(token)| token.get());
     respond(&script, fail, token, run)
+}
+
+/// Occupies all threads of the runtime until so much later.
+async fn on_all_threads(time: Duration, occupy: fn(Duration)) {
+    let end = Instant::now() + time;
+    let occupy =
+        |_| tokio::spawn(async move { occupy(end.saturating_duration_since(Instant::now())) });
+    // More of them than there are threads, so that none finds another way.
+    let threads = tokio::runtime::Handle::current().metrics().num_workers();
+    futures_util::future::join_all((0..2 * threads).map(occupy)).await;
+}
+
+fn spin(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
+    }
 }
 
 fn respond(script: &Script, fail: Option<Fail>, token: u64, run: Run) -> axum::response::Response {

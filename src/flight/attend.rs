@@ -160,7 +160,7 @@ impl Driver {
 
     /// Owns again, with the same run, where the store has lost the record; or says
     /// what became of the lease.
-    async fn reclaim(&mut self, run: &mut Run) -> Result<(), LeaseEnd> {
+    pub(super) async fn reclaim(&mut self, run: &mut Run) -> Result<(), LeaseEnd> {
         let join = self.join(false);
         let asked = Instant::now();
         let waiters = run.guard.lease().map_or(0, |lease| lease.waiters());
@@ -170,6 +170,7 @@ impl Driver {
                 let flight = FlightRef { token, id: join.flight };
                 run.publication = None;
                 run.guard.renew(&self.core.keeper, self.flight.key(), flight, asked);
+                self.flight.at(FlightPhase::Owning, token);
                 // Their marks are lost too; they set them anew within a beat.
                 if let Some(lease) = run.guard.lease() {
                     lease.set_waiters(waiters);

@@ -20,7 +20,7 @@ use crate::{
 const SMALL: u64 = 3 * 1024;
 /// The most bytes of an error's text that others get to see.
 const REPORT: usize = 512;
-/// How often the store may ask for `finish` once more.
+/// How often `finish` is sent, where the store asks for it once more or is not heard.
 const TRIES: u32 = 4;
 /// The first pause after a `finish` without an answer. Each is twice as long as the last.
 const PAUSE: Duration = Duration::from_millis(25);
@@ -141,28 +141,58 @@ impl Driver {
         Next::Elect
     }
 
-    /// Puts the answer where other processes find it, unless none asks for it.
+    /// Puts the answer where other processes find it, unless none asks for it. Where the
+    /// store has lost the record meanwhile, those who wait are no worse off for it.
     async fn publish(&mut self, mut run: Run, shared: &SharedRun) {
+        let Some(lease) = run.guard.lease().cloned() else { return };
+        let publication = run.publication.take();
+        let mut told = self.offer(&lease, publication, shared).await;
+        if told == Told::Lost(Loss::Missing)
+            && let Some(lease) = self.own_again(&mut run).await
+        {
+            told = self.offer(&lease, None, shared).await;
+        }
+        if told != Told::Unheard {
+            run.guard.finished();
+        }
+    }
+
+    async fn offer(
+        &mut self,
+        lease: &Arc<Lease>,
+        publication: Option<Publication>,
+        shared: &SharedRun,
+    ) -> Told {
         let ending = Ending {
             reusable: shared.reusable,
             ..Ending::new(EndStatus::Done, self.core.config.retention)
         };
-        match run.publication.take() {
-            Some(publication) if publication.has_begun() => {
-                self.finish(run, ending, Answer::Stream(publication)).await;
-            }
+        let (ending, answer) = match publication {
+            Some(publication) if publication.has_begun() => (ending, Answer::Stream(publication)),
             _ if shared.log.is_window() => {
-                let ending = Ending::new(EndStatus::TooLarge, ending.keep);
-                self.finish(run, ending, Answer::None).await;
+                (Ending::new(EndStatus::TooLarge, ending.keep), Answer::None)
             }
             // No single value is that large, so that nobody else waits long behind it.
             publication if shared.log.data_bytes() > STEP as u64 => {
-                let Some(lease) = run.guard.lease() else { return };
                 let publication = publication.unwrap_or_else(|| self.publication(lease, shared));
-                self.finish(run, ending, Answer::Stream(publication)).await;
+                (ending, Answer::Stream(publication))
             }
-            _ => self.finish(run, ending, Answer::Record(shared)).await,
+            _ => (ending, Answer::Record(shared)),
+        };
+        self.flight.at(FlightPhase::Ending, lease.flight().token);
+        self.tell(lease, ending, answer).await
+    }
+
+    /// Owns again, with a run that has ended, where nobody else can have owned since.
+    async fn own_again(&mut self, run: &mut Run) -> Option<Arc<Lease>> {
+        if !run.guard.stands() {
+            return None;
         }
+        self.reclaim(run).await.ok()?;
+        let lease = run.guard.lease()?;
+        // Nobody knows who waits: their marks are lost.
+        lease.set_waiters(lease.waiters().max(1));
+        lease.conclude().then(|| Arc::clone(lease))
     }
 
     /// Ends a flight without an answer, of which others may have got some.
@@ -226,7 +256,7 @@ impl Driver {
                 }
                 Some(Finished::Accepted) => return Told::Heard,
                 Some(Finished::Lost(loss)) => {
-                    if loss != Loss::Forgotten {
+                    if matches!(loss, Loss::Superseded { .. }) {
                         self.core.counts.fenced();
                     }
                     return Told::Lost(loss);
@@ -237,18 +267,19 @@ impl Driver {
         Told::Unheard
     }
 
-    /// Sends `finish` until it is answered, for one lease at most and while it stands.
+    /// Sends `finish` until it is answered: some times, and for as long as a lease takes
+    /// where it fails sooner, as it does while the store is known to be away. None where
+    /// the lease is over.
     async fn send(&mut self, lease: &Lease, finish: &Finish) -> Option<Finished> {
         let give_up = Instant::now() + self.core.config.lease;
         let mut pause = PAUSE;
-        loop {
+        for sent in 1.. {
             if let Ok(finished) = self.session.finish(finish.clone()).await {
                 return Some(finished);
             }
-            // A store that is known to be away says so at once.
             let again = Instant::now() + pause;
-            if again > give_up {
-                return None;
+            if sent >= TRIES && again > give_up {
+                break;
             }
             tokio::select! {
                 biased;
@@ -257,6 +288,7 @@ impl Driver {
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
+        None
     }
 
     /// Whether a record is so small that it goes along unasked.

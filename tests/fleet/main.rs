@@ -8,6 +8,7 @@ mod abandoned;
 mod answers;
 mod blackhole;
 mod blocked;
+mod counts;
 mod data_loss;
 mod draining;
 mod failover;
@@ -20,6 +21,7 @@ mod llm;
 mod monitor;
 mod outage;
 mod partition;
+#[path = "../support/proxy/mod.rs"]
 mod proxy;
 mod push;
 mod random;

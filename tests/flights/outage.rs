@@ -230,3 +230,24 @@ async fn f8_a_store_that_loses_its_data_is_owned_again_by_the_same_run() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(store.len(), 0);
 }
+
+/// Lost since the last beat: the owner hears of it when it tells the end.
+#[tokio::test(start_paused = true)]
+async fn f8_an_answer_that_is_there_is_not_made_again_for_lost_data() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let inner = slow(&counts, ms(10_000));
+    let a = Node::new(store.clone(), &inner, Config::default());
+    let b = Node::new(store.clone(), &inner, Config::default());
+    let owner = a.call("/a");
+    until(|| counts.calls() == 1).await;
+    let follower = b.call("/a");
+    tokio::time::sleep(ms(9_950)).await;
+    store.clear();
+    assert_eq!(owner.await.text(), "run 0");
+    let answer = follower.await;
+    assert_eq!(answer.text(), "run 0");
+    // A beat, and what it takes to see it.
+    assert!(answer.took <= ms(10_000) + BEAT + ms(100), "{:?}", answer.took);
+    assert_eq!((counts.calls(), a.layer.stats().fenced), (1, 0));
+    until(|| a.in_air() + b.in_air() == 0).await;
+}

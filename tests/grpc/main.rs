@@ -9,8 +9,7 @@ mod redis;
 #[allow(dead_code, reason = "made for more than this")]
 mod support;
 
-#[path = "../fleet/proxy.rs"]
-#[allow(dead_code, reason = "made for more than this")]
+#[path = "../support/proxy/mod.rs"]
 mod proxy;
 
 mod rig;

@@ -77,20 +77,28 @@ impl Pool {
         Self { source: Source::Given(pool), ..Self::new(connector, 0, limit) }
     }
 
-    /// Sends a request. `again` says that it may be sent twice, so that a connection
-    /// that broke while it was idle costs nobody an error.
+    /// Sends a request. `again` says that it may be sent more than once, so that
+    /// connections that broke while they were idle cost nobody an error.
     pub(super) async fn send(
         &self,
         request: Request<'_>,
         again: bool,
     ) -> Result<Value, StoreError> {
-        let mut connection = self.connection().await?;
-        let failed = match connection.ask(request, self.limit).await {
-            Err(error) if again && error.kind() == StoreErrorKind::Disconnected => error,
-            result => return result,
-        };
-        let mut connection = self.connection().await.map_err(|_| failed)?;
-        connection.ask(request, self.limit).await
+        // A server that went away and came back broke them all, and none tells of it
+        // before it is used, or a moment later.
+        let tries = if again { self.size.max(1) + 1 } else { 1 };
+        let mut failed = None;
+        for _ in 0..tries {
+            let mut connection = match self.connection().await {
+                Ok(connection) => connection,
+                Err(error) => return Err(failed.unwrap_or(error)),
+            };
+            match connection.ask(request, self.limit).await {
+                Err(error) if error.kind() == StoreErrorKind::Disconnected => failed = Some(error),
+                result => return result,
+            }
+        }
+        Err(failed.unwrap_or_else(error::timed_out))
     }
 
     // A checkout lasts only as long as this: commands share connections.
