@@ -92,6 +92,7 @@ mod record;
 mod seat;
 mod service;
 pub mod store;
+mod sync;
 
 #[cfg(feature = "redis")]
 pub use self::store::RedisStore;

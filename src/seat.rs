@@ -1,10 +1,6 @@
 //! A caller's seat: its request until it is run, and what came of running it.
 
-use std::{
-    any::Any,
-    pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{any::Any, pin::pin, sync::Arc};
 
 use http::{HeaderMap, HeaderName};
 use http_body::Body;
@@ -25,6 +21,7 @@ use crate::{
     key::KeyExtractor,
     log::{Log, Reader, SharedRun},
     store::BoxFuture,
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 /// What a caller leaves with a flight. Generic over everything that the table of

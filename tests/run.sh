@@ -61,6 +61,8 @@ step cargo clippy --quiet -- -D warnings
 step cargo clippy --no-default-features --quiet -- -D warnings
 RUSTDOCFLAGS="-D warnings" step cargo doc --no-deps --all-features --quiet
 step cargo build --examples --all-features --quiet
+# What threads share by hand, in many orders of them: a build of its own.
+step cargo test --manifest-path tests/shuttle/Cargo.toml --target-dir target --quiet races
 if cargo nextest --version >/dev/null 2>&1; then
     step cargo nextest run --all-features
     step cargo test --doc --all-features --quiet

@@ -178,7 +178,13 @@ impl Driver {
                 if run.guard.stands() { Ok(()) } else { Err(LeaseEnd::Missing) }
             }
             // Somebody else was faster.
-            Ok(_) => Err(LeaseEnd::Superseded),
+            Ok(joined) => {
+                if let Joined::Follow { flight, .. } = joined {
+                    self.marked = true;
+                    self.know(flight.token);
+                }
+                Err(LeaseEnd::Superseded)
+            }
             Err(_) => {
                 self.take_back(join.flight);
                 Err(LeaseEnd::Missing)
@@ -195,9 +201,26 @@ impl Driver {
         }
         let look = self.join(true);
         match self.session.join(look).await {
-            Ok(Joined::Follow { flight, .. }) => flight.token <= self.known,
-            Ok(Joined::Done { .. }) => false,
-            _ => true,
+            Ok(Joined::Follow { flight, .. }) => {
+                let alone = flight.token <= self.known;
+                self.marked = true;
+                self.know(flight.token);
+                if alone {
+                    self.unmark();
+                }
+                alone
+            }
+            Ok(Joined::Done { flight, .. }) => {
+                self.know(flight.token);
+                false
+            }
+            Ok(_) => true,
+            Err(_) => {
+                // It may have come there all the same.
+                self.marked = true;
+                self.unmark();
+                true
+            }
         }
     }
 

@@ -134,7 +134,7 @@ impl Driver {
         if self.flight.close_if_vacant() {
             return Next::Over;
         }
-        if self.failed_runs >= FAILED_RUNS || !self.flight.has_deposit() {
+        if self.failed_runs >= FAILED_RUNS || self.flight.close_if_spent() {
             self.fail(kind, report);
             return Next::Over;
         }

@@ -76,18 +76,21 @@ impl Driver {
                     }
                     pushed = self.session.pushed() => Step::from_push(pushed, flight),
                     joined = watch.seen() => {
-                        joined.map_or(Step::Elect, |joined| Step::from_look(joined, flight))
+                        joined.map_or(Step::Elect, |joined| self.step_from_look(joined, flight))
                     }
                     () = tokio::time::sleep_until(due) => Step::TakeOver,
                 },
             };
             let step = match step {
                 Step::Look => match self.session.join(self.join(true)).await {
-                    Ok(joined) => Step::from_look(joined, flight),
+                    Ok(joined) => self.step_from_look(joined, flight),
                     // Whoever has begun waits as long as the owner's lease stands: another
                     // run would not say the same.
                     Err(_) if inflow.has_begun() && Instant::now() < due => Step::Stay,
-                    Err(error) => return Err(error),
+                    Err(error) => {
+                        watch.leave();
+                        return Err(error);
+                    }
                 },
                 step => step,
             };
@@ -156,6 +159,14 @@ impl Driver {
                 Flow::Ended(end) => return Ok(self.end_of_stream(inflow, &end)),
             }
         }
+    }
+
+    fn step_from_look(&mut self, joined: Joined, followed: FlightRef) -> Step {
+        // A newer owner: nothing older is taken from now on.
+        if let Joined::Follow { flight, .. } = &joined {
+            self.know(flight.token);
+        }
+        Step::from_look(joined, followed)
     }
 
     /// The flight that was followed has ended, and what there is of its stream is here.

@@ -47,6 +47,8 @@ struct Driver {
     flight: Settling,
     session: Box<dyn Session>,
     waiter: WaiterId,
+    /// Whether the store has a mark of its wait that no follower keeps: from a look.
+    marked: bool,
     /// The greatest token seen for the key.
     known: u64,
     /// Runs of this process that ended in an error or a timeout.
@@ -88,6 +90,7 @@ impl Driver {
             flight: Settling(flight),
             session,
             waiter: WaiterId::random(),
+            marked: false,
             known: 0,
             failed_runs: 0,
             late_grants: 0,
@@ -166,6 +169,8 @@ impl Driver {
                 return Err(error);
             }
         };
+        // Gone with a grant, and else kept or taken away by who follows.
+        self.marked = false;
         if let Joined::Own { token } = joined {
             let flight = FlightRef { token, id: join.flight };
             self.know(token);
@@ -211,6 +216,14 @@ impl Driver {
     fn take_back(&mut self, flight: FlightId) {
         self.core.keeper.forget(self.flight.key(), flight, self.waiter);
         self.waiter = WaiterId::random();
+    }
+
+    /// Takes the mark of a look away, where there is one and nobody waits.
+    fn unmark(&mut self) {
+        if std::mem::take(&mut self.marked) {
+            self.core.keeper.leave(self.flight.key(), self.waiter);
+            self.waiter = WaiterId::random();
+        }
     }
 
     fn know(&mut self, token: u64) {

@@ -96,15 +96,23 @@ impl Driver {
         }
     }
 
-    fn over_if_vacant(&self) -> Next {
-        if self.flight.close_if_vacant() { Next::Over } else { Next::Elect }
+    fn over_if_vacant(&mut self) -> Next {
+        if self.flight.close_if_vacant() {
+            self.unmark();
+            return Next::Over;
+        }
+        Next::Elect
     }
 
     /// All who are left have used their requests up.
     fn nothing_to_run(&self) -> Next {
-        if !self.flight.close_if_vacant() {
-            self.fail(FailureKind::OwnerVanished, None);
+        if self.flight.close_if_vacant() {
+            return Next::Over;
         }
+        if !self.flight.close_if_spent() {
+            return Next::Elect;
+        }
+        self.fail(FailureKind::OwnerVanished, None);
         Next::Over
     }
 

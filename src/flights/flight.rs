@@ -2,18 +2,12 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU32, Ordering},
-    },
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use slab::Slab;
-use tokio::{
-    sync::{Notify, futures::OwnedNotified},
-    time::Instant,
-};
+use tokio::{sync::futures::OwnedNotified, time::Instant};
 
 use super::{
     Deposit, FlightInfo, FlightPhase, Flights,
@@ -24,6 +18,10 @@ use crate::{
     error::{Failure, FailureKind},
     id::KeyDigest,
     log::{End, SharedRun},
+    sync::{
+        Mutex, MutexGuard, Notify, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
 };
 
 /// One key's flight in this process.
@@ -207,6 +205,15 @@ impl Flight {
         seats.closed = true;
         Flights::remove(&mut shard, self);
         true
+    }
+
+    /// Closes the flight if no request is held here any more, as [`close`](Self::close)
+    /// does: whoever came at the last moment has left one.
+    pub(crate) fn close_if_spent(&self) -> bool {
+        let mut seats = lock(&self.seats);
+        let spent = seats.places.iter().all(|(_, place)| place.is_none());
+        seats.closed |= spent;
+        spent
     }
 
     /// Lets nobody in any more; the flight stays on the table, so that who comes

@@ -1,9 +1,9 @@
-use std::{
-    sync::atomic::{AtomicU8, AtomicU64, Ordering},
-    time::Duration,
-};
+use std::time::Duration;
 
-use crate::id::KeyDigest;
+use crate::{
+    id::KeyDigest,
+    sync::atomic::{AtomicU8, AtomicU64, Ordering},
+};
 
 /// A flight in the air in this process.
 #[derive(Clone, Debug)]

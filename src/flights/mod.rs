@@ -6,15 +6,18 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
     hash::{BuildHasherDefault, Hasher},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
-use tokio::sync::{Notify, futures::Notified};
-
-use crate::id::KeyDigest;
+use crate::{
+    id::KeyDigest,
+    sync::{Mutex, MutexGuard, Notified, Notify, PoisonError},
+};
 
 mod flight;
 mod info;
+#[cfg(all(test, shuttle))]
+mod races;
 mod run;
 mod verdict;
 

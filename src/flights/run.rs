@@ -2,16 +2,20 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use tokio::sync::Notify;
-
-use crate::{config::Delivery, lease::Permit, log::SharedRun, store::BoxFuture};
+use crate::{
+    config::Delivery,
+    lease::Permit,
+    log::SharedRun,
+    store::BoxFuture,
+    sync::{
+        Notify,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 /// A request and a service that could run it, as the table sees them.
 pub(crate) trait Deposit: Send + Sync {

@@ -1,14 +1,14 @@
-use std::{
-    sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering},
-    time::Duration,
-};
+use std::time::Duration;
 
-use tokio::{
-    sync::{Notify, futures::Notified},
-    time::Instant,
-};
+use tokio::time::Instant;
 
-use crate::id::FlightRef;
+use crate::{
+    id::FlightRef,
+    sync::{
+        Notified, Notify,
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering},
+    },
+};
 
 /// What keeper and driver share of one lease.
 #[derive(Debug)]

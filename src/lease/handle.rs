@@ -1,17 +1,16 @@
-use std::{
-    fmt, io,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{fmt, io, sync::Arc};
 
-use tokio::{sync::Notify, time::Instant};
+use tokio::time::Instant;
 
 use super::{Keeper, Terms};
 use crate::{
     id::{FlightId, KeyDigest, WaiterId},
     store::{Heartbeat, Store},
+    sync::{
+        Mutex, MutexGuard, Notify, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        sleep_until,
+    },
 };
 
 /// Drives a [`Keeper`], from its first lease on.
@@ -110,6 +109,11 @@ impl KeeperHandle {
         });
     }
 
+    /// Takes a waiter's mark away that nobody watches.
+    pub(crate) fn leave(&self, key: KeyDigest, waiter: WaiterId) {
+        self.with(|state, now| state.leave(key, waiter, now));
+    }
+
     /// Changes what the keeper does, and wakes it where it is needed sooner.
     pub(super) fn with<T>(&self, change: impl FnOnce(&mut Keeper, Instant) -> T) -> T {
         let mut desk = self.shared.desk();
@@ -132,7 +136,7 @@ impl KeeperHandle {
 }
 
 impl Shared {
-    fn desk(&self) -> std::sync::MutexGuard<'_, Desk> {
+    fn desk(&self) -> MutexGuard<'_, Desk> {
         // Nothing panics while the lock is held, so what is behind it is whole.
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -208,7 +212,11 @@ async fn keep(running: Running, mut line: Box<dyn Heartbeat>) {
 
 async fn until(instant: Option<Instant>) {
     match instant {
-        Some(instant) => tokio::time::sleep_until(instant).await,
+        Some(instant) => sleep_until(instant).await,
         None => std::future::pending().await,
     }
 }
+
+#[cfg(all(test, shuttle))]
+#[path = "handle_races.rs"]
+mod races;

@@ -10,6 +10,8 @@ mod guard;
 mod handle;
 mod keeper;
 mod permit;
+#[cfg(all(test, shuttle))]
+mod races;
 
 pub(crate) use self::{
     cell::{Lease, LeaseEnd},

@@ -1,14 +1,12 @@
-use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use tokio::{sync::Notify, time::Instant};
+use tokio::time::Instant;
 
 use super::Lease;
+use crate::sync::{
+    Mutex, MutexGuard, Notify, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
 
 /// A run's leave to hand on what it gives: while its lease stands, and for good
 /// where it goes on without one. In return it gives signs of life.

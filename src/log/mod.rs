@@ -7,25 +7,23 @@
 //! that some have not had are let go no faster than at a certain rate, so that readers
 //! of a fast body are not broken off for being a little slower than each other.
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use http::HeaderMap;
 use slab::Slab;
-use tokio::{
-    sync::Notify,
-    time::{Instant, sleep_until},
+use tokio::time::Instant;
+
+use crate::{
+    frame::{Frame, Head},
+    sync::{
+        Mutex, MutexGuard, Notify, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        sleep_until,
+    },
 };
 
-use crate::frame::{Frame, Head};
-
+#[cfg(all(test, shuttle))]
+mod races;
 mod reader;
 mod splice;
 #[cfg(test)]

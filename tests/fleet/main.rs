@@ -14,6 +14,9 @@ mod draining;
 mod failover;
 mod faults;
 mod figures;
+mod histories;
+#[path = "../support/history/mod.rs"]
+mod history;
 #[path = "../support/lab/mod.rs"]
 mod lab;
 mod latency;
@@ -24,7 +27,6 @@ mod partition;
 #[path = "../support/proxy/mod.rs"]
 mod proxy;
 mod push;
-mod random;
 mod resumed;
 mod runs;
 mod streams;

@@ -10,10 +10,10 @@ use std::{
 
 use crate::support::redis_server::RedisServer;
 
-/// Listens to all commands that clients send.
-pub(crate) struct Monitor {
+/// Listens to all commands that clients send, or to what is read of its lines.
+pub(crate) struct Monitor<T = Sent> {
     stream: UnixStream,
-    thread: JoinHandle<Vec<Sent>>,
+    thread: JoinHandle<Vec<T>>,
 }
 
 /// One command; those that scripts call are none.
@@ -28,18 +28,24 @@ pub(crate) struct Sent {
 
 impl Monitor {
     pub(crate) fn start(redis: &RedisServer) -> Self {
+        Self::parsing(redis, Sent::parse)
+    }
+}
+
+impl<T: Send + 'static> Monitor<T> {
+    pub(crate) fn parsing(redis: &RedisServer, parse: fn(&str) -> Option<T>) -> Self {
         let mut stream = redis.connect();
         stream.write_all(b"*1\r\n$7\r\nMONITOR\r\n").expect("the server listens");
         let reading = stream.try_clone().expect("a handle");
         let mut lines = BufReader::new(reading).lines();
         let begun = lines.next().and_then(Result::ok);
         assert_eq!(begun.as_deref(), Some("+OK"));
-        let sent = move || lines.map_while(Result::ok).filter_map(|line| Sent::parse(&line));
+        let sent = move || lines.map_while(Result::ok).filter_map(move |line| parse(&line));
         Self { stream, thread: std::thread::spawn(move || sent().collect()) }
     }
 
     /// All that was sent over TCP.
-    pub(crate) fn end(self) -> Vec<Sent> {
+    pub(crate) fn end(self) -> Vec<T> {
         // It may be gone with the server.
         let _ = self.stream.shutdown(Shutdown::Both);
         self.thread.join().expect("the monitor's thread")

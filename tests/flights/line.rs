@@ -97,6 +97,11 @@ impl Line {
         self.beatless.store(true, SeqCst);
     }
 
+    /// Heartbeats go through again.
+    pub(crate) fn find_beats(&self) {
+        self.beatless.store(false, SeqCst);
+    }
+
     /// Heartbeats are heard from now on, and answered when they may be.
     pub(crate) fn hold_beats(&self) {
         self.held_beats.send_replace(true);

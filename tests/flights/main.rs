@@ -3,6 +3,11 @@
 
 mod forget;
 mod handover;
+mod histories;
+#[path = "../support/history/mod.rs"]
+mod history;
+#[path = "../support/history/tests.rs"]
+mod history_tests;
 mod leaving;
 mod limits;
 mod line;
@@ -11,8 +16,6 @@ mod outage;
 mod outcomes;
 mod pace;
 mod races;
-mod random;
-mod random_streams;
 mod rig;
 mod sharing;
 mod streams;

@@ -203,3 +203,28 @@ async fn f8_a_run_whose_key_was_taken_meanwhile_is_superseded() {
     assert_eq!(owner.await.text(), "run 1");
     assert_eq!((counts.calls(), counts.dropped()), (2, 1));
 }
+
+/// Who has lost its lease looks who owns by then: where it goes on alone it waits for
+/// nobody, and its look keeps no run alive that nobody wants.
+#[tokio::test(start_paused = true)]
+async fn a_look_of_one_who_goes_on_alone_leaves_no_mark() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let line = Line::new(&store);
+    let inner = slow(&counts, ms(20_000));
+    let a = Node::new(line.clone(), &inner, Config::default());
+    let b = Node::new(store, &inner, Config::default());
+    let alone = a.call("/a");
+    until(|| counts.calls() == 1).await;
+    line.lose_beats();
+    until(|| a.layer.stats().leases_lost == 1).await;
+    line.find_beats();
+    // What it has to say is said within a beat.
+    tokio::time::sleep(BEAT + ms(300)).await;
+    let other = b.call("/a");
+    until(|| counts.calls() == 2).await;
+    other.hang_up();
+    let left = tokio::time::Instant::now();
+    until(|| counts.dropped() == 1).await;
+    assert!(left.elapsed() < ms(100), "{:?}", left.elapsed());
+    assert_eq!(alone.await.text(), "run 0");
+}
