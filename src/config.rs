@@ -38,6 +38,7 @@ pub struct Config {
     pub(crate) reuse: Duration,
     pub(crate) pass: Option<Duration>,
     pub(crate) wait_limit: Option<Duration>,
+    pub(crate) release_rate: Option<u32>,
     pub(crate) max_share_bytes: usize,
     pub(crate) delivery: Delivery,
     pub(crate) abandon: Abandon,
@@ -106,6 +107,7 @@ impl Default for Config {
             reuse: Duration::ZERO,
             pass: None,
             wait_limit: None,
+            release_rate: None,
             max_share_bytes: 8 * 1024 * 1024,
             delivery: Delivery::default(),
             abandon: Abandon::default(),
@@ -212,6 +214,21 @@ impl ConfigBuilder {
         self
     }
 
+    /// How many of the callers that are let go together enter inner in a second, in this
+    /// process and over all keys of the layer. Default: no bound, all at once.
+    ///
+    /// They are let go when what they have waited for may not be shared, or cannot be
+    /// read: each then runs its own request. The first enters at once, the others follow
+    /// in the order in which they came to wait, one each `1 / per_second` of a second;
+    /// who leaves gives its turn to the next. Until its turn a caller holds nothing of
+    /// inner. [`wait_limit`](Self::wait_limit) goes on meanwhile. Callers that have waited
+    /// for no run are not held up: those who come while a key is marked private, and
+    /// those who bypass.
+    pub fn release_rate(mut self, per_second: u32) -> Self {
+        self.config.release_rate = Some(per_second);
+        self
+    }
+
     /// The most bytes of one response that are held to be shared, trailers included
     /// and each frame counted as 64 bytes at least. Default: 8 MiB.
     ///
@@ -271,6 +288,9 @@ impl ConfigBuilder {
         }
         if config.wait_limit.is_some_and(|limit| limit.is_zero()) {
             return Err(ConfigError::new("wait_limit", Duration::ZERO, "must be more than zero"));
+        }
+        if config.release_rate == Some(0) {
+            return Err(ConfigError::new("release_rate", 0, "must be more than zero"));
         }
         if config.max_share_bytes == 0 {
             return Err(ConfigError::new("max_share_bytes", 0, "must be more than zero"));

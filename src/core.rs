@@ -16,6 +16,7 @@ use crate::{
     key::Digester,
     lease::{KeeperHandle, Terms},
     store::{Store, StoreError},
+    turns::Turns,
 };
 
 /// The state behind a layer: its flights, its store, its keeper.
@@ -27,6 +28,8 @@ pub(crate) struct Core {
     pub(crate) keeper: Arc<KeeperHandle>,
     pub(crate) counts: Counts,
     pub(crate) drain: Drain,
+    /// Where those who are let go together enter inner in turn.
+    pub(crate) turns: Option<Arc<Turns>>,
 }
 
 impl Core {
@@ -36,6 +39,7 @@ impl Core {
             flights: Arc::new(Flights::new()),
             counts: Counts::default(),
             drain: Drain::default(),
+            turns: config.release_rate.map(|rate| Arc::new(Turns::new(rate))),
             config,
             digester,
             store,

@@ -26,8 +26,9 @@ use crate::{
     frame::Head,
     key::Bypass,
     log::{Reader, SharedRun},
-    seat::{Own, OwnOf, Seat},
+    seat::{Left, Own, OwnOf, Seat},
     store::BoxFuture,
+    turns::{Turn, Turns},
 };
 
 pin_project! {
@@ -59,6 +60,8 @@ pin_project! {
         /// The request is read for its key, and in no flight.
         Reading { reading: BoxFuture<'static, ResponseFuture<S, Req, K, C>> },
         Waiting { #[pin] waiting: Waiting<S, Req, K, C> },
+        /// Let go together with others, it waits for its turn.
+        InLine { turn: Turn, left: Option<(S, Req)>, limit: Option<Pin<Box<Sleep>>> },
         Done,
     }
 }
@@ -78,36 +81,6 @@ pin_project! {
     }
 }
 
-/// A seat whose caller leaves when this is dropped. What it left may also stay for as
-/// long as the caller's share is held.
-struct Left<S, Req, K, C>(Option<Arc<Seat<S, Req, K, C>>>)
-where
-    S: Service<Req>,
-    C: Codec<Req, S::Response, S::Error>;
-
-impl<S, Req, K, C> Drop for Left<S, Req, K, C>
-where
-    S: Service<Req>,
-    C: Codec<Req, S::Response, S::Error>,
-{
-    fn drop(&mut self) {
-        if let Some(seat) = &self.0 {
-            seat.vacate();
-        }
-    }
-}
-
-impl<S, Req, K, C> Left<S, Req, K, C>
-where
-    S: Service<Req>,
-    C: Codec<Req, S::Response, S::Error>,
-{
-    /// Lets it stay.
-    fn stay(mut self) {
-        self.0 = None;
-    }
-}
-
 /// What a caller hears of its flight.
 enum Heard<S, Req, C>
 where
@@ -116,7 +89,7 @@ where
 {
     Own(OwnOf<S, Req, C>),
     Shared { head: Arc<Head>, reader: Reader, extra: Option<C::Extra>, role: FlightRole },
-    Alone { service: S, request: Req },
+    Alone { service: S, request: Req, together: bool },
     Failed(Failure),
 }
 
@@ -181,13 +154,25 @@ where
                 StateProj::Waiting { waiting } => {
                     ready!(waiting.poll(cx, this.parts.core(), codec.is_streamed()))
                 }
+                StateProj::InLine { turn, left, limit } => {
+                    if Pin::new(turn).poll(cx).is_ready() {
+                        let Some((service, request)) = left.take() else { return Poll::Pending };
+                        this.state.set(State::alone(service, request));
+                        continue;
+                    }
+                    match limit {
+                        Some(limit) => ready!(limit.as_mut().poll(cx)),
+                        None => return Poll::Pending,
+                    }
+                    (Heard::Failed(Failure::new(FailureKind::WaitedTooLong, None)), None)
+                }
                 // As every future: it is not polled again.
                 StateProj::Done => return Poll::Pending,
             };
             let result = match heard {
-                Heard::Alone { service, request } => {
-                    let inner = Oneshot::new(service, request);
-                    this.state.set(State::Alone { inner, why: Bypass::Unshared });
+                Heard::Alone { service, request, together } => {
+                    let turns = this.parts.core().turns.as_ref().filter(|_| together);
+                    this.state.as_mut().let_go(service, request, turns);
                     continue;
                 }
                 Heard::Shared { head, reader, extra, role } => {
@@ -203,8 +188,8 @@ where
                         counts.bad_records();
                         tracing::warn!("a shared answer cannot be read");
                         if let Some((service, request)) = this.state.as_mut().reclaim() {
-                            let inner = Oneshot::new(service, request);
-                            this.state.set(State::Alone { inner, why: Bypass::Unshared });
+                            let turns = this.parts.core().turns.as_ref();
+                            this.state.as_mut().let_go(service, request, turns);
                             continue;
                         }
                         counts.failed();
@@ -255,6 +240,20 @@ where
         }
     }
 
+    fn alone(service: S, request: Req) -> Self {
+        Self::Alone { inner: Oneshot::new(service, request), why: Bypass::Unshared }
+    }
+
+    /// Runs a request alone, when its turn comes where there are turns.
+    fn let_go(mut self: Pin<&mut Self>, service: S, request: Req, turns: Option<&Arc<Turns>>) {
+        let Some(turns) = turns else { return self.set(Self::alone(service, request)) };
+        let limit = match self.as_mut().project() {
+            StateProj::Waiting { waiting } => waiting.project().limit.take(),
+            _ => None,
+        };
+        self.set(Self::InLine { turn: turns.turn(), left: Some((service, request)), limit });
+    }
+
     /// Takes back a request that nobody has run.
     fn reclaim(self: Pin<&mut Self>) -> Option<(S, Req)> {
         match self.project() {
@@ -296,7 +295,7 @@ where
                     _ => (None, Origin::Here),
                 },
                 Some(Verdict::Replay { run, origin }) => (Some(run.clone()), *origin),
-                Some(Verdict::Alone) => break alone(seat),
+                Some(Verdict::Alone { together }) => break alone(seat, *together),
                 Some(Verdict::Failed(failure)) => break Heard::Failed(failure.clone()),
             };
             if let Some(run) = run {
@@ -336,18 +335,18 @@ where
     match run.log.reader() {
         Some(reader) => Heard::Shared { head, reader, extra: None, role },
         // Its start is gone.
-        None => alone(seat),
+        None => alone(seat, true),
     }
 }
 
 /// What a caller hears that is to run its own request.
-fn alone<S, Req, K, C>(seat: &Seat<S, Req, K, C>) -> Heard<S, Req, C>
+fn alone<S, Req, K, C>(seat: &Seat<S, Req, K, C>, together: bool) -> Heard<S, Req, C>
 where
     S: Service<Req>,
     C: Codec<Req, S::Response, S::Error>,
 {
     match seat.reclaim() {
-        Some((service, request)) => Heard::Alone { service, request },
+        Some((service, request)) => Heard::Alone { service, request, together },
         // It was run, and that run was lost.
         None => Heard::Failed(vanished()),
     }

@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+/// The format of all that processes leave for each other. It goes into every key's
+/// digest, so that releases whose formats differ do not meet.
+pub(crate) const FORMAT: u8 = 1;
+
 /// The digest of a key: what stands for a request everywhere but in the process
 /// that received it.
 ///

@@ -80,6 +80,9 @@ mod flight;
 mod flights;
 mod frame;
 mod future;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod headers;
 mod id;
 mod intake;
@@ -93,6 +96,7 @@ mod seat;
 mod service;
 pub mod store;
 mod sync;
+mod turns;
 
 #[cfg(feature = "redis")]
 pub use self::store::RedisStore;

@@ -165,6 +165,36 @@ where
     }
 }
 
+/// A seat whose caller leaves when this is dropped. What it left may also stay for as
+/// long as the caller's share is held.
+pub(crate) struct Left<S, Req, K, C>(pub(crate) Option<Arc<Seat<S, Req, K, C>>>)
+where
+    S: Service<Req>,
+    C: Codec<Req, S::Response, S::Error>;
+
+impl<S, Req, K, C> Drop for Left<S, Req, K, C>
+where
+    S: Service<Req>,
+    C: Codec<Req, S::Response, S::Error>,
+{
+    fn drop(&mut self) {
+        if let Some(seat) = &self.0 {
+            seat.vacate();
+        }
+    }
+}
+
+impl<S, Req, K, C> Left<S, Req, K, C>
+where
+    S: Service<Req>,
+    C: Codec<Req, S::Response, S::Error>,
+{
+    /// Lets it stay.
+    pub(crate) fn stay(mut self) {
+        self.0 = None;
+    }
+}
+
 impl<S, Req, K, C> Deposit for Seat<S, Req, K, C>
 where
     S: Service<Req, Future: Send, Response: Send, Error: Send> + Clone + Send + 'static,

@@ -59,6 +59,8 @@ step cargo fmt --check
 step cargo clippy --all-targets --all-features --quiet -- -D warnings
 step cargo clippy --quiet -- -D warnings
 step cargo clippy --no-default-features --quiet -- -D warnings
+# What the fuzz targets of fuzz/ drive; `fuzz/run.sh` runs them.
+step cargo rustc --lib --all-features --profile check --quiet -- --cfg fuzzing -D warnings
 RUSTDOCFLAGS="-D warnings" step cargo doc --no-deps --all-features --quiet
 step cargo build --examples --all-features --quiet
 # What threads share by hand, in many orders of them: a build of its own.

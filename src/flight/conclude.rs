@@ -13,7 +13,7 @@ use crate::{
     lease::Lease,
     log::SharedRun,
     record,
-    store::{EndStatus, Finish, Finished, Loss},
+    store::{EndStatus, Finish, Finished, Loss, StoreError, StoreErrorKind},
 };
 
 /// Answers of at most this many bytes go along with the first `finish`.
@@ -96,13 +96,13 @@ impl Driver {
                 Next::Over
             }
             RunEnd::Private { took } => {
-                self.flight.decide(Verdict::Alone);
+                self.flight.decide(Verdict::Alone { together: true });
                 let keep = self.core.config.private_mark(took);
                 self.finish(run, Ending::new(EndStatus::Private, keep), Answer::None).await;
                 Next::Over
             }
             RunEnd::TooLarge => {
-                self.flight.decide(Verdict::Alone);
+                self.flight.decide(Verdict::Alone { together: true });
                 let ending = Ending::new(EndStatus::TooLarge, retention);
                 self.finish(run, ending, Answer::None).await;
                 Next::Over
@@ -247,48 +247,56 @@ impl Driver {
                 }
             }
             match self.send(lease, &finish).await {
-                Some(Finished::Wanted) => wanted = true,
-                Some(Finished::Gap { next }) => {
+                Ok(Finished::Wanted) => wanted = true,
+                Ok(Finished::Gap { next }) => {
                     finish.seal = None;
                     if let Answer::Stream(stream) = &mut answer {
                         stream.rewind(next);
                     }
                 }
-                Some(Finished::Accepted) => return Told::Heard,
-                Some(Finished::Lost(loss)) => {
+                Ok(Finished::Accepted) => return Told::Heard,
+                Ok(Finished::Lost(loss)) => {
                     if matches!(loss, Loss::Superseded { .. }) {
                         self.core.counts.fenced();
                     }
                     return Told::Lost(loss);
                 }
-                None => break,
+                // It has no room for the answer: the others cannot have it.
+                Err(error) if error.kind() == StoreErrorKind::Limit => {
+                    answer = Answer::None;
+                    finish.record = None;
+                    finish.status = EndStatus::TooLarge;
+                }
+                Err(_) => break,
             }
         }
         Told::Unheard
     }
 
     /// Sends `finish` until it is answered: some times, and for as long as a lease takes
-    /// where it fails sooner, as it does while the store is known to be away. None where
-    /// the lease is over.
-    async fn send(&mut self, lease: &Lease, finish: &Finish) -> Option<Finished> {
+    /// where it fails sooner, as it does while the store is known to be away. Not where
+    /// it has no room, and not when the lease is over.
+    async fn send(&mut self, lease: &Lease, finish: &Finish) -> Result<Finished, StoreError> {
         let give_up = Instant::now() + self.core.config.lease;
         let mut pause = PAUSE;
-        for sent in 1.. {
-            if let Ok(finished) = self.session.finish(finish.clone()).await {
-                return Some(finished);
-            }
+        let mut sent = 0;
+        loop {
+            let error = match self.session.finish(finish.clone()).await {
+                Err(error) if error.kind() != StoreErrorKind::Limit => error,
+                answered => return answered,
+            };
+            sent += 1;
             let again = Instant::now() + pause;
             if sent >= TRIES && again > give_up {
-                break;
+                return Err(error);
             }
             tokio::select! {
                 biased;
-                () = over(lease) => return None,
+                () = over(lease) => return Err(error),
                 () = tokio::time::sleep_until(again) => {}
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
-        None
     }
 
     /// Whether a record is so small that it goes along unasked.

@@ -82,6 +82,16 @@ impl Driver {
                 },
             };
             let step = match step {
+                Step::Done(Some(record))
+                    if self.give_out(&record, self.known, Origin::Elsewhere) =>
+                {
+                    return Ok(Next::Over);
+                }
+                // A push is a hint: what cannot be read of it is read in the store.
+                Step::Done(Some(_)) => Step::Look,
+                step => step,
+            };
+            let step = match step {
                 Step::Look => match self.session.join(self.join(true)).await {
                     Ok(joined) => self.step_from_look(joined, flight),
                     // Whoever has begun waits as long as the owner's lease stands: another
@@ -100,7 +110,7 @@ impl Driver {
                 Step::Piece { index, piece: Some(piece) } if index == inflow.next() => {
                     match self.take_piece(&mut inflow, &piece).await {
                         true => Flow::Open,
-                        false => Flow::Unreadable,
+                        false => self.catch_up(&mut inflow, None).await.unwrap_or(Flow::Open),
                     }
                 }
                 // What cannot be read now is read at the next beat.
@@ -179,7 +189,10 @@ impl Driver {
                     self.flight.decide(Verdict::Replay { run, origin });
                     Next::Over
                 }
-                None => self.unreadable(&inflow),
+                None => {
+                    self.core.counts.bad_records();
+                    self.unreadable(&inflow)
+                }
             },
             // Its callers have begun with an answer that failed: there is no other.
             (EndStatus::Failed, _) if begun => {
@@ -190,7 +203,7 @@ impl Driver {
             }
             (EndStatus::Private | EndStatus::TooLarge, _) => {
                 inflow.break_off(NOT_SHARED);
-                self.flight.decide(Verdict::Alone);
+                self.flight.decide(Verdict::Alone { together: true });
                 Next::Over
             }
             _ => Next::Elect,
@@ -201,7 +214,7 @@ impl Driver {
     /// more, everybody else runs alone.
     pub(super) fn unreadable(&self, inflow: &Inflow) -> Next {
         inflow.break_off(UNREADABLE);
-        self.flight.decide(Verdict::Alone);
+        self.flight.decide(Verdict::Alone { together: true });
         Next::Over
     }
 
@@ -294,7 +307,56 @@ impl Step {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::{id::FlightId, store::Seal};
+
+    fn pushes() -> impl Strategy<Value = Pushed> {
+        let flight = (0_u64..4, 0_u128..3)
+            .prop_map(|(token, id)| FlightRef { token, id: FlightId::from_u128(id) });
+        let status = prop::sample::select(vec![
+            EndStatus::Done,
+            EndStatus::Failed,
+            EndStatus::TimedOut,
+            EndStatus::Private,
+            EndStatus::TooLarge,
+            EndStatus::Abandoned,
+        ]);
+        let bytes = || proptest::option::of(Just(Bytes::from_static(b"x")));
+        (0..4, flight, status, bytes(), bytes(), any::<u64>()).prop_map(
+            |(kind, flight, status, record, proof, index)| match kind {
+                0 => {
+                    let seal = proof.map(|proof| Seal { pieces: index, proof });
+                    Pushed::Ended { flight, status, record, seal }
+                }
+                1 => Pushed::Piece { flight, index, piece: record },
+                2 => Pushed::Watched { flight },
+                _ => Pushed::Released { flight },
+            },
+        )
+    }
+
+    proptest! {
+        /// What is said of another flight ends nothing and gives nothing.
+        #[test]
+        fn pushes_of_other_flights_are_a_word_to_look_at_most(pushed in pushes()) {
+            let followed = FlightRef { token: 2, id: FlightId::from_u128(1) };
+            let of = match &pushed {
+                Pushed::Ended { flight, .. }
+                | Pushed::Piece { flight, .. }
+                | Pushed::Watched { flight }
+                | Pushed::Released { flight } => *flight,
+                _ => followed,
+            };
+            let step = Step::from_push(pushed, followed);
+            if of.token < followed.token {
+                prop_assert!(matches!(step, Step::Stay), "{step:?}");
+            } else if of != followed {
+                prop_assert!(matches!(step, Step::Stay | Step::Look), "{step:?}");
+            }
+        }
+    }
 
     #[test]
     fn the_first_in_line_tries_at_once_and_all_within_half_a_second() {

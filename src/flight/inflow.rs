@@ -137,7 +137,7 @@ impl Driver {
 
     /// Reads what is missing before an end that was heard of.
     pub(super) async fn read_to_end(&mut self, inflow: &mut Inflow, end: StreamEnd) -> Flow {
-        if end.seal.as_ref().is_none_or(|seal| seal.pieces <= inflow.next()) {
+        if end.seal.as_ref().is_none_or(|seal| inflow.decoder.is_sealed_by(seal)) {
             return Flow::Ended(end);
         }
         self.read_rest(inflow).await
@@ -148,7 +148,10 @@ impl Driver {
     pub(super) async fn read_rest(&mut self, inflow: &mut Inflow) -> Flow {
         for _ in 0..FETCHES {
             match self.catch_up(inflow, None).await {
-                Ok(Flow::Open) => break,
+                Ok(Flow::Open) => {
+                    self.core.counts.bad_records();
+                    break;
+                }
                 Ok(flow) => return flow,
                 Err(_) => {}
             }

@@ -111,7 +111,7 @@ impl Driver {
             if self.flight.is_settled() {
                 // Forgotten: the key is another flight's, and those who are left here
                 // run alone.
-                self.flight.decide(Verdict::Alone);
+                self.flight.decide(Verdict::Alone { together: true });
                 return;
             }
             let next = match self.elect().await {
@@ -243,10 +243,17 @@ impl Driver {
             Joined::Failed { status, report, .. } => {
                 self.fail(failure_of(status), Some(&report));
             }
-            Joined::Private { .. } => self.flight.decide(Verdict::Alone),
+            Joined::Private { .. } => {
+                // Who comes to a key that is marked has waited for no run.
+                self.flight.decide(Verdict::Alone { together: self.known > 0 });
+            }
             Joined::Quarantined { .. } => {
                 self.core.counts.quarantined();
                 self.fail(FailureKind::Quarantined, None);
+            }
+            Joined::OtherFormat => {
+                self.core.counts.bad_records();
+                return self.run_without_store().await;
             }
             Joined::Lapsed | Joined::Missing => return self.leaving().await,
             Joined::Ended { .. } | Joined::Own { .. } | Joined::Follow { .. } => {
@@ -263,23 +270,32 @@ impl Driver {
             None => self.fetch().await,
         };
         let least = if origin == Origin::Reused { flight.token } else { self.known };
-        let found = record.map(|bytes| record::decode(&self.flight.key(), &bytes));
-        match found {
-            Some(Ok(found)) if found.flight.token >= least => {
+        if record.is_some_and(|record| self.give_out(&record, least, origin)) {
+            return Next::Over;
+        }
+        // Past this flight, or the next look would find the same again.
+        self.know(flight.token.saturating_add(1));
+        Next::Elect
+    }
+
+    /// Gives a record's answer to all callers; false where it cannot be read, or is older
+    /// than `least`.
+    fn give_out(&self, record: &Bytes, least: u64, origin: Origin) -> bool {
+        match record::decode(&self.flight.key(), record) {
+            Ok(found) if found.flight.token >= least => {
                 let run = SharedRun {
                     head: Arc::new(found.head),
                     log: Log::complete(found.frames),
                     reusable: false,
                 };
                 self.flight.decide(Verdict::Replay { run, origin });
-                return Next::Over;
+                true
             }
-            Some(_) => self.core.counts.bad_records(),
-            None => {}
+            _ => {
+                self.core.counts.bad_records();
+                false
+            }
         }
-        // Past this flight, or the next look would find the same again.
-        self.know(flight.token + 1);
-        Next::Elect
     }
 
     /// Gives a stored answer to all callers that is there as a stream; what cannot be
@@ -293,7 +309,7 @@ impl Driver {
             return self.unreadable(&inflow);
         }
         // Past this flight, or the next look would find the same again.
-        self.know(flight.token + 1);
+        self.know(flight.token.saturating_add(1));
         Next::Elect
     }
 

@@ -23,7 +23,7 @@ use crate::{
     lease::Lease,
     log::{Next, Reader, SharedRun},
     record::Encoder,
-    store::{Append, Appended, BeatReply, Pushed, Seal, Session},
+    store::{Append, Appended, BeatReply, Pushed, Seal, Session, StoreErrorKind},
 };
 
 /// The least time between two steps, unless a piece is full.
@@ -307,6 +307,7 @@ impl Publisher {
                 }
                 Ok(Appended::Accepted { next } | Appended::Gap { next }) => self.next = next,
                 Ok(Appended::Over | Appended::Lost(_)) => return Some(Stop::Lost),
+                Err(error) if error.kind() == StoreErrorKind::Limit => return Some(Stop::GaveUp),
                 Err(_) if !self.lease.stands() => return Some(Stop::Lost),
                 Err(_) => {
                     sleep(wait).await;
@@ -325,6 +326,6 @@ impl Publisher {
     /// Sends again from this piece on; false where it is not kept.
     pub(super) fn rewind(&mut self, next: u64) -> bool {
         self.next = next;
-        next + self.recent.len() as u64 >= self.encoder.pieces()
+        next.saturating_add(self.recent.len() as u64) >= self.encoder.pieces()
     }
 }

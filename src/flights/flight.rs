@@ -235,7 +235,7 @@ impl Flight {
             live.run.log.end(match &verdict {
                 Verdict::Replay { run, .. } => End::Moved(run.clone()),
                 Verdict::Failed(failure) => End::Broken(failure.kind().to_string().into()),
-                Verdict::Alone => End::Broken("the next run's answer is not shared".into()),
+                Verdict::Alone { .. } => End::Broken("the next run's answer is not shared".into()),
             });
         }
         // A second verdict is that of the driver's own end, and says nothing new.

@@ -18,8 +18,9 @@ pub(crate) enum Origin {
 pub(crate) enum Verdict {
     /// All get this answer.
     Replay { run: SharedRun, origin: Origin },
-    /// Each runs its own request, at once.
-    Alone,
+    /// Each runs its own request: at once, or in turn where they have waited for a run
+    /// and are let go together.
+    Alone { together: bool },
     /// All get this failure.
     Failed(Failure),
 }

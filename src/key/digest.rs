@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Key;
-use crate::id::KeyDigest;
+use crate::id::{FORMAT, KeyDigest};
 
 // Names the layout of keys: a release that changes it must not meet another
 // release under one digest with another meaning.
@@ -13,6 +13,7 @@ const SECRET: &str = "tower-singleflight 2025 fleet secret for key digests";
 /// Digests keys: BLAKE3 over namespace and key, keyed when there is a secret.
 #[derive(Clone)]
 pub(crate) struct Digester {
+    format: u8,
     namespace: Box<[u8]>,
     secret: Option<[u8; 32]>,
 }
@@ -21,9 +22,16 @@ impl Digester {
     /// `secret` may be of any length.
     pub(crate) fn new(namespace: &str, secret: Option<&[u8]>) -> Self {
         Self {
+            format: FORMAT,
             namespace: namespace.as_bytes().into(),
             secret: secret.map(|secret| blake3::derive_key(SECRET, secret)),
         }
+    }
+
+    /// As another release does it.
+    #[cfg(test)]
+    pub(crate) fn of_format(self, format: u8) -> Self {
+        Self { format, ..self }
     }
 
     pub(crate) fn digest(&self, key: &Key) -> KeyDigest {
@@ -31,7 +39,7 @@ impl Digester {
             Some(secret) => blake3::Hasher::new_keyed(secret),
             None => blake3::Hasher::new(),
         };
-        for part in [LAYOUT, &self.namespace] {
+        for part in [LAYOUT, &[self.format], &self.namespace] {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part);
         }

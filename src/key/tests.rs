@@ -232,6 +232,7 @@ fn digests_depend_on_namespace_secret_and_key() {
         digest("a", Some(b"s"), "b"),
         digest("a", None, "\u{e9}"),
         digest("a", None, "e\u{301}"),
+        Digester::new("a", None).of_format(2).digest(&Key::from("b")),
     ];
     for (place, one) in all.iter().enumerate() {
         assert!(!all[..place].contains(one), "{place}");

@@ -6,6 +6,10 @@
 
 use std::fmt;
 
+use crate::id::FORMAT;
+
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod stream;
 mod whole;
 mod wire;
@@ -15,7 +19,7 @@ pub(crate) use self::{
     whole::{decode, encode},
 };
 
-const VERSION: u8 = 1;
+const VERSION: u8 = FORMAT;
 const CHECKSUM: usize = blake3::OUT_LEN;
 
 /// Why bytes are not a record that can be used.

@@ -130,7 +130,7 @@ impl Encoder {
 }
 
 /// Reads a stream.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Decoder(Chain);
 
 impl Decoder {
@@ -187,6 +187,15 @@ impl Decoder {
 fn head_of(start: &Start<'_>, source: &Bytes) -> Option<Opening<Head>> {
     let status = StatusCode::from_u16(start.status).ok()?;
     Some((Head { status, headers: header_map(&start.fields, source)? }, start.length))
+}
+
+/// These bytes as what the next piece holds, with all that goes around it.
+#[cfg(any(test, fuzzing))]
+pub(super) fn chained(decoder: &Decoder, body: &[u8]) -> Bytes {
+    let mut out = [&MAGIC[..], &[VERSION], body].concat();
+    let link = decoder.0.after(&out);
+    out.extend_from_slice(&link);
+    out.into()
 }
 
 #[cfg(test)]

@@ -47,14 +47,6 @@ fn assert_maps(a: &HeaderMap, b: &HeaderMap) {
     assert!(a.values().zip(b.values()).all(|(a, b)| a.is_sensitive() == b.is_sensitive()));
 }
 
-/// A body with the prefix and checksum that it needs to be looked at.
-fn seal(body: &[u8]) -> Bytes {
-    let mut out = [&MAGIC[..], &[VERSION], body].concat();
-    let checksum = blake3::hash(&out);
-    out.extend_from_slice(checksum.as_bytes());
-    out.into()
-}
-
 fn body_of(record: &Bytes) -> &[u8] {
     &record[PREFIX..record.len() - CHECKSUM]
 }
@@ -120,7 +112,7 @@ fn other_versions_are_told_apart_from_damage() {
 fn what_no_response_has_is_malformed() {
     let body = |status, fields, pieces| {
         let body = Body { key: [7; 32], token: 1, id: 1, status, fields, pieces };
-        decode(&KEY, &seal(&postcard::to_stdvec(&body).unwrap())).map(|_| ())
+        decode(&KEY, &sealed(&postcard::to_stdvec(&body).unwrap())).map(|_| ())
     };
     let field = |name, value| Field { name, value: Raw(value), sensitive: false };
     assert_eq!(body(200, vec![], vec![]), Ok(()));
@@ -143,7 +135,7 @@ fn what_no_response_has_is_malformed() {
     assert_eq!(body(200, fields, vec![]), Err(BadRecord::Malformed));
     // Bytes after the end.
     let more = [body_of(&encoded()), b"x"].concat();
-    assert_eq!(decode(&KEY, &seal(&more)).unwrap_err(), BadRecord::Malformed);
+    assert_eq!(decode(&KEY, &sealed(&more)).unwrap_err(), BadRecord::Malformed);
 }
 
 #[test]
@@ -151,7 +143,7 @@ fn huge_counts_make_no_room() {
     let start = [&[7; 32][..], &[1, 1, 200, 1]].concat();
     for count in [&[255, 255, 3][..], &[255, 255, 255, 255, 15], &[255; 10]] {
         for body in [[&start, count].concat(), [&start, &[0][..], count].concat()] {
-            assert_eq!(decode(&KEY, &seal(&body)).unwrap_err(), BadRecord::Malformed);
+            assert_eq!(decode(&KEY, &sealed(&body)).unwrap_err(), BadRecord::Malformed);
         }
     }
 }
@@ -186,7 +178,7 @@ proptest! {
     #[test]
     fn random_bytes_are_refused(bytes in vec(any::<u8>(), 0..200)) {
         prop_assert!(decode(&KEY, &bytes.clone().into()).is_err());
-        prop_assert!(decode(&KEY, &seal(&bytes)).is_err());
+        prop_assert!(decode(&KEY, &sealed(&bytes)).is_err());
     }
 
     // With a checksum that fits, a change may give another response that is
@@ -202,7 +194,7 @@ proptest! {
             let at = at.index(body.len());
             body[at] = byte;
         }
-        let _ = decode(&KEY, &seal(&body));
-        prop_assert!(decode(&KEY, &seal(&body[..end.index(body.len())])).is_err());
+        let _ = decode(&KEY, &sealed(&body));
+        prop_assert!(decode(&KEY, &sealed(&body[..end.index(body.len())])).is_err());
     }
 }

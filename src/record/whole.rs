@@ -96,6 +96,15 @@ struct Body<'a> {
     pieces: Vec<Piece<'a>>,
 }
 
+/// These bytes as what a record holds, with all that goes around it.
+#[cfg(any(test, fuzzing))]
+pub(super) fn sealed(body: &[u8]) -> Bytes {
+    let mut out = [&MAGIC[..], &[VERSION], body].concat();
+    let checksum = blake3::hash(&out);
+    out.extend_from_slice(checksum.as_bytes());
+    out.into()
+}
+
 #[cfg(test)]
 #[path = "tests.rs"]
 mod tests;

@@ -58,6 +58,9 @@ kinds! {
     ReadOnly = "read_only",
     /// The server has no memory left for writes.
     OutOfMemory = "out_of_memory",
+    /// The store holds as many bytes of this process as it may: see
+    /// `RedisStoreBuilder::max_stored_bytes`. The server was not asked.
+    Limit = "limit",
     /// The server refuses writes since it cannot save them.
     Misconfigured = "misconfigured",
     /// The server refuses writes since it has too few replicas.

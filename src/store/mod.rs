@@ -20,6 +20,8 @@ mod memory;
 mod redis;
 mod step;
 
+#[cfg(all(feature = "redis", any(test, fuzzing)))]
+pub(crate) use self::redis::fuzzing;
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisStore, RedisStoreBuilder};
 pub use self::{

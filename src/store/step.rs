@@ -81,6 +81,9 @@ pub enum Joined {
         /// For how long.
         left: Duration,
     },
+    /// The key's record is another release's, in a format that this one does not know:
+    /// it is left alone, and callers share within their process.
+    OtherFormat,
     /// The flight was let go, or its lease is over: what `look_only` gets for a grant.
     Lapsed,
     /// There is no record: what `look_only` gets for a grant where the data may have

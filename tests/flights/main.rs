@@ -16,6 +16,7 @@ mod outage;
 mod outcomes;
 mod pace;
 mod races;
+mod release;
 mod rig;
 mod sharing;
 mod streams;

@@ -31,7 +31,7 @@ pub(crate) type InnerService = BoxCloneSyncService<Request<Body>, Response<Reply
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 pub(crate) const BEAT: Duration = Duration::from_secs(1);
 
-pub(crate) fn ms(ms: u64) -> Duration {
+pub(crate) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 

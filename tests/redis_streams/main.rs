@@ -17,9 +17,15 @@ use tower_singleflight::{
 #[path = "../support/mod.rs"]
 mod support;
 
+mod answers;
+mod bounds;
 mod cost;
 mod damage;
+mod garbage;
+mod hostile;
 mod memory_full;
+mod plants;
+mod releases;
 mod ways;
 
 pub(crate) const LEASE: Duration = Duration::from_secs(3);

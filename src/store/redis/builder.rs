@@ -6,6 +6,7 @@ use bb8_redis::{RedisConnectionManager, bb8, redis};
 
 use super::{
     address::Address,
+    budget::Budget,
     connect::Connector,
     gate::{Gate, TRANSFER},
     handle::{RedisStore, Shared},
@@ -29,6 +30,7 @@ pub struct RedisStoreBuilder {
     operation_limit: Duration,
     connect_limit: Duration,
     pool_size: u32,
+    max_stored_bytes: u64,
 }
 
 /// Where the server is.
@@ -49,6 +51,7 @@ impl RedisStoreBuilder {
             operation_limit: Duration::from_millis(250),
             connect_limit: Duration::from_secs(2),
             pool_size: 4,
+            max_stored_bytes: 256 * 1024 * 1024,
         }
     }
 
@@ -78,6 +81,23 @@ impl RedisStoreBuilder {
     /// streams, and for the keeper.
     pub fn pool_size(mut self, size: u32) -> Self {
         self.pool_size = size;
+        self
+    }
+
+    /// The most bytes of answers that this store and its clones have in the server at a
+    /// time: records and pieces of streams as they are written, until they expire.
+    /// Defaults to 256 MiB.
+    ///
+    /// An answer for which there is no room is one that is too large for the others: its
+    /// own process's callers get it, and who follows elsewhere runs its own request, or
+    /// gets a body error where it has begun with it. Counted as
+    /// [`StoreErrorKind::Limit`]; [`RedisStore::stored_bytes`] says how much is held.
+    ///
+    /// An answer counts for its `retention`, so that the bound is also one on how many bytes
+    /// a second are shared with other processes: 256 MiB in 30 s are some 9 MiB a second.
+    /// The server needs some more, for what it knows of each key.
+    pub fn max_stored_bytes(mut self, bytes: u64) -> Self {
+        self.max_stored_bytes = bytes;
         self
     }
 
@@ -134,6 +154,7 @@ impl RedisStoreBuilder {
 
     fn build(self) -> Result<(RedisStore, Connector), StoreError> {
         let Self { server, prefix, operation_limit: limit, connect_limit, pool_size, .. } = self;
+        let budget = Budget::new(self.max_stored_bytes, limit);
         let fits = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
         if prefix.is_empty() || prefix.len() > PREFIX_MAX || !prefix.bytes().all(fits) {
             let rule = "must be 1 to 64 ASCII characters without braces and blanks";
@@ -146,6 +167,9 @@ impl RedisStoreBuilder {
         }
         if pool_size == 0 {
             return Err(refused("pool_size", pool_size, "must be at least 1"));
+        }
+        if self.max_stored_bytes == 0 {
+            return Err(refused("max_stored_bytes", 0, "must be at least 1"));
         }
         let (mut address, pool) = match server {
             Server::Url(url) => (Address::parse(&url)?, None),
@@ -167,6 +191,7 @@ impl RedisStoreBuilder {
                 None => Pool::new(connector.clone(), pool_size, limit),
             },
             bodies: Pool::new(connector.clone(), 1, limit * TRANSFER),
+            budget: Arc::new(budget),
             hub: Arc::new(Hub::new(connector.clone(), names.clone(), limit)),
             names,
         });
@@ -186,6 +211,7 @@ impl fmt::Debug for RedisStoreBuilder {
             .field("operation_limit", &self.operation_limit)
             .field("connect_limit", &self.connect_limit)
             .field("pool_size", &self.pool_size)
+            .field("max_stored_bytes", &self.max_stored_bytes)
             .finish_non_exhaustive()
     }
 }

@@ -83,6 +83,11 @@ pub(super) fn timed_out() -> StoreError {
     StoreError::new(StoreErrorKind::TimedOut, "the store did not answer in time")
 }
 
+pub(super) fn over_the_bound() -> StoreError {
+    let why = "the store holds as many bytes of this process as it may";
+    StoreError::new(StoreErrorKind::Limit, why)
+}
+
 pub(super) fn bad_reply() -> StoreError {
     StoreError::new(StoreErrorKind::Reply, "the server's answer could not be understood")
 }

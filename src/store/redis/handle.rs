@@ -9,6 +9,7 @@ use bb8_redis::{
 
 use super::{
     breaker::Admission,
+    budget::Budget,
     builder::{RedisStoreBuilder, Server},
     gate::Gate,
     heartbeat::RedisHeartbeat,
@@ -34,7 +35,7 @@ use crate::{
 ///
 /// ```text
 /// ACL SETUSER flight on >PASSWORD resetkeys ~ai:flight:* resetchannels &ai:flight:push:* -@all
-///   +eval +evalsha +subscribe +unsubscribe +publish +time +type +exists +del +rename +pexpire
+///   +eval +evalsha +subscribe +unsubscribe +publish +time +type +del +rename +pexpire
 ///   +pttl +get +set +strlen +hset +hdel +hlen +hgetall +hincrby +zadd +zrem +zcard +zscore +zrange
 ///   +zremrangebyscore +xadd +xrange +xrevrange +xtrim
 /// ```
@@ -54,6 +55,8 @@ pub(super) struct Shared {
     /// Large records, which would hold up small ones behind them.
     pub(super) bodies: Pool,
     pub(super) hub: Arc<Hub>,
+    /// What of answers the server has.
+    pub(super) budget: Arc<Budget>,
 }
 
 impl Shared {
@@ -131,6 +134,13 @@ impl RedisStore {
         RedisStoreBuilder::new(Server::Pool(pool, Box::new(client)))
     }
 
+    /// How many bytes of answers this store and its clones have in the server, of at most
+    /// [`max_stored_bytes`](RedisStoreBuilder::max_stored_bytes).
+    #[must_use]
+    pub fn stored_bytes(&self) -> u64 {
+        self.shared.budget.bytes()
+    }
+
     pub(super) fn new(shared: Shared) -> Self {
         Self { shared: Arc::new(shared) }
     }
@@ -169,6 +179,7 @@ impl fmt::Debug for RedisStore {
             .field("address", &format_args!("{}", self.shared.hub.connector))
             .field("state", &self.state())
             .field("errors", &self.errors())
+            .field("stored_bytes", &self.stored_bytes())
             .finish_non_exhaustive()
     }
 }

@@ -131,6 +131,13 @@ impl Heartbeat for RedisHeartbeat {
                     }
                 }
             }
+            for (beat, reply) in batch.iter().zip(&replies) {
+                if let (Beat::Renew { key, lease, .. }, Ok(BeatReply::Renewed { .. })) =
+                    (beat, reply)
+                {
+                    self.shared.budget.renewed(*key, *lease);
+                }
+            }
             let failed = replies.iter().filter_map(|reply| reply.as_ref().err());
             failed.for_each(|error| self.shared.gate.count(error));
             replies

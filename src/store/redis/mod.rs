@@ -16,11 +16,14 @@
 
 mod address;
 mod breaker;
+mod budget;
 mod builder;
 mod check;
 mod connect;
 mod counts;
 mod error;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod gate;
 mod handle;
 mod heartbeat;

@@ -3,8 +3,9 @@
 
 use bytes::Bytes;
 
+use super::step;
 use crate::{
-    id::{FlightId, FlightRef},
+    id::{FORMAT, FlightId, FlightRef},
     store::{EndStatus, Pushed, Seal},
 };
 
@@ -16,10 +17,11 @@ const NUMBER: usize = 20;
 pub(super) fn parse(payload: Vec<u8>) -> Option<Pushed> {
     let payload = Bytes::from(payload);
     let (head, rest) = (payload.get(..HEADER)?, payload.slice(HEADER.min(payload.len())..));
-    if head[0] != b'1' {
+    if head[0] != b'0' + FORMAT {
         return None;
     }
-    let flight = FlightRef { token: number(&head[35..])?, id: flight_id(&head[3..35])? };
+    let token = number(&head[35..]).filter(|token| *token < step::TOKEN_MAX)?;
+    let flight = FlightRef { token, id: flight_id(&head[3..35])? };
     let running = head[2] == b'r';
     match head[1] {
         b'W' if running => rest.is_empty().then_some(Pushed::Watched { flight }),
@@ -45,7 +47,9 @@ fn ended(kind: u8, flight: FlightRef, status: EndStatus, rest: Bytes) -> Option<
             let (pieces, proof) = numbered(&rest)?;
             seal = Some(Seal { pieces, proof });
         }
-        b'R' if rest.is_empty() => return Some(Pushed::Released { flight }),
+        b'R' if status == EndStatus::Abandoned && rest.is_empty() => {
+            return Some(Pushed::Released { flight });
+        }
         _ => return None,
     }
     Some(Pushed::Ended { flight, status, record, seal })
@@ -71,7 +75,7 @@ fn numbered(bytes: &Bytes) -> Option<(u64, Bytes)> {
 
 /// Reads decimal digits, and nothing else.
 pub(super) fn number(digits: &[u8]) -> Option<u64> {
-    if !digits.iter().all(u8::is_ascii_digit) {
+    if digits.len() > NUMBER || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
     std::str::from_utf8(digits).ok()?.parse().ok()

@@ -37,6 +37,7 @@ pub(super) fn joined(value: Value) -> Result<Joined, StoreError> {
         "PRIVATE" => Joined::Private { left: reply.left()? },
         "ENDED" => Joined::Ended { status: reply.status()? },
         "QUARANTINED" => Joined::Quarantined { left: reply.left()? },
+        "OTHER" => Joined::OtherFormat,
         "LAPSED" => Joined::Lapsed,
         "MISSING" => Joined::Missing,
         _ => return Err(error::bad_reply()),
@@ -114,14 +115,14 @@ impl Reply {
         Ok(String::from_utf8_lossy(&self.bytes()?).into_owned())
     }
 
+    /// No number of ours is beyond what a script can count.
     fn number(&mut self) -> Result<u64, StoreError> {
         match self.0.next() {
             Some(Value::Int(number)) => u64::try_from(number).ok(),
-            Some(Value::BulkString(bytes)) => {
-                std::str::from_utf8(&bytes).ok().and_then(|text| text.parse().ok())
-            }
+            Some(Value::BulkString(bytes)) => push::number(&bytes),
             _ => None,
         }
+        .filter(|number| *number < step::TOKEN_MAX)
         .ok_or_else(error::bad_reply)
     }
 
@@ -129,8 +130,9 @@ impl Reply {
         Ok(u32::try_from(self.number()?).unwrap_or(u32::MAX))
     }
 
+    /// No longer than what any step asks for.
     fn left(&mut self) -> Result<Duration, StoreError> {
-        self.number().map(Duration::from_millis)
+        self.number().map(|left| Duration::from_millis(left.min(step::MILLIS_MAX)))
     }
 
     fn flight(&mut self) -> Result<FlightRef, StoreError> {

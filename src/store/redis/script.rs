@@ -157,6 +157,14 @@ mod tests {
     }
 
     #[test]
+    fn k8_scripts_have_the_format_of_all_else() {
+        let format = format!("local FORMAT = '{}'\n", crate::id::FORMAT);
+        for script in ALL.into_iter().filter(|script| !std::ptr::eq(*script, &LEAVE)) {
+            assert_eq!(script.text.matches(&format).count(), 1);
+        }
+    }
+
+    #[test]
     fn no_script_is_refused_where_memory_is_full() {
         for script in ALL {
             assert!(!script.text.contains("#!lua"));

@@ -51,6 +51,9 @@ impl Session for RedisSession {
             let shared = Arc::clone(&self.shared);
             let call = step::join(&shared.names, self.key, &join, None);
             let joined = shared.run(async { reply::joined(self.seated(&call).await?) }).await;
+            if matches!(joined, Ok(Joined::Own { .. })) {
+                shared.budget.granted(self.key);
+            }
             let waits = matches!(joined, Ok(Joined::Follow { .. } | Joined::Missing) | Err(_));
             if !waits && self.owned.is_none() {
                 self.seat = None;
@@ -89,6 +92,8 @@ impl Session for RedisSession {
     fn append(&mut self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
         Box::pin(async move {
             let shared = &self.shared;
+            let held = shared.budget.pieces(self.key, &append);
+            let hold = held.inspect_err(|error| shared.gate.count(error))?;
             let call = step::append(&shared.names, self.key, &append);
             let bytes: usize = append.pieces.iter().map(Bytes::len).sum();
             let request = Request::Script { before: None, call: &call };
@@ -97,9 +102,16 @@ impl Session for RedisSession {
             } else {
                 shared.run(shared.pool.send(request, true)).await
             };
-            let appended = reply::appended(answer?);
-            // A server that is full is there: the breaker does not hear of it.
-            appended.inspect_err(|error| shared.gate.count(error))
+            let appended = match answer {
+                // A server that is full is there: the breaker does not hear of it.
+                Ok(answer) => reply::appended(answer).inspect_err(|error| shared.gate.count(error)),
+                Err(error) => Err(error),
+            };
+            match &appended {
+                Ok(appended) => hold.appended(self.key, &append, *appended),
+                Err(error) => hold.failed(error),
+            }
+            appended
         })
     }
 
@@ -132,23 +144,38 @@ impl Session for RedisSession {
     fn finish(&mut self, finish: Finish) -> BoxFuture<'_, Result<Finished, StoreError>> {
         Box::pin(async move {
             let shared = &self.shared;
+            let record = finish.record.as_ref().filter(|_| finish.seal.is_none());
+            let hold = record.map(|record| shared.budget.record(record, finish.keep)).transpose();
+            let hold = hold.inspect_err(|error| shared.gate.count(error))?;
             let call = step::finish(&shared.names, self.key, &finish);
-            let large = finish
-                .record
-                .filter(|record| record.len() > step::INLINE_MAX && finish.seal.is_none());
-            let Some(record) = large else {
-                let request = Request::Script { before: None, call: &call };
-                return reply::finished(shared.run(shared.pool.send(request, true)).await?);
+            let finished = match record.filter(|record| record.len() > step::INLINE_MAX) {
+                None => {
+                    let request = Request::Script { before: None, call: &call };
+                    shared.run(shared.pool.send(request, true)).await
+                }
+                Some(record) => {
+                    let mut stage = Cmd::new();
+                    stage
+                        .arg("SET")
+                        .arg(shared.names.staged(self.key, finish.flight.id))
+                        .arg(&record[..])
+                        .arg("PX")
+                        .arg(step::millis(finish.keep));
+                    let request = Request::Script { before: Some(&stage), call: &call };
+                    shared.transfer(shared.bodies.send(request, true)).await
+                }
             };
-            let mut stage = Cmd::new();
-            stage
-                .arg("SET")
-                .arg(shared.names.staged(self.key, finish.flight.id))
-                .arg(&record[..])
-                .arg("PX")
-                .arg(step::millis(finish.keep));
-            let request = Request::Script { before: Some(&stage), call: &call };
-            reply::finished(shared.transfer(shared.bodies.send(request, true)).await?)
+            let finished = finished.and_then(reply::finished);
+            match (hold, &finished) {
+                (Some(hold), Ok(Finished::Accepted)) => hold.kept(self.key),
+                (Some(hold), Ok(_)) => hold.give_back(),
+                (Some(hold), Err(error)) => hold.failed(error),
+                (None, _) => {}
+            }
+            if matches!(finished, Ok(Finished::Accepted)) {
+                shared.budget.ended(self.key, finish.flight, finish.keep);
+            }
+            finished
         })
     }
 

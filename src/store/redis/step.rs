@@ -15,8 +15,10 @@ use crate::{
 pub(super) const INLINE_MAX: usize = 4096;
 /// Records and pieces up to this many bytes travel inside the push.
 pub(super) const PUSH_MAX: usize = 16_384;
+/// The longest time that a step asks for, some thirty years.
+pub(super) const MILLIS_MAX: u64 = 1 << 40;
 // Beyond, a Lua number is not exact; no honest token comes near.
-const TOKEN_MAX: u64 = 9_000_000_000_000_000;
+pub(super) const TOKEN_MAX: u64 = 9_000_000_000_000_000;
 
 pub(super) fn join(names: &Names, key: KeyDigest, join: &Join, mark: Option<Duration>) -> Call {
     JOIN.call()
@@ -130,7 +132,7 @@ pub(super) fn forget(names: &Names, key: KeyDigest) -> Call {
 
 /// At least one: a key with no time left would be gone, or stay for ever.
 pub(super) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).clamp(1, 1 << 40)
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).clamp(1, MILLIS_MAX)
 }
 
 fn word(status: EndStatus) -> &'static str {

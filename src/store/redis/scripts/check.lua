@@ -30,7 +30,6 @@ end
 local text = try('SET', key, '1', 'PX', 1000)
 try('TIME')
 try('TYPE', key)
-try('EXISTS', key)
 try('GET', key)
 try('STRLEN', key)
 try('RENAME', key, key)

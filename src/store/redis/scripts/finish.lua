@@ -67,7 +67,7 @@ elseif status == 'done' then
   if form == 'inline' then
     redis.call('SET', result, body, 'PX', int(keep))
     pushed = body
-  elseif redis.call('EXISTS', staged) == 1 then
+  elseif is(staged, 'string') then
     redis.call('RENAME', staged, result)
     redis.call('PEXPIRE', result, int(keep))
     if redis.call('STRLEN', result) <= push_max then

@@ -7,9 +7,13 @@ local flight, waiter, known = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local lease, reuse, retention = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local look, mark, inline = ARGV[7] == '1', tonumber(ARGV[8]), tonumber(ARGV[9])
 local channel = ARGV[10]
-local QUARANTINE, LOSSES, FAILURES = 5000, 3, 2
+local QUARANTINE, LOSSES, FAILURES, REPORT = 5000, 3, 2, 512
 
-local record = read(meta)
+local record, is_other = read(meta)
+if is_other then
+  -- Two releases share the server for a while: each leaves the other's flights alone.
+  return { 'OTHER' }
+end
 
 -- The answer of a flight that ended well; nothing where it is gone.
 local function done(token, id, sealed, reused)
@@ -34,7 +38,7 @@ local function follow()
   if not is(waiters, 'zset') then
     redis.call('DEL', waiters)
   end
-  redis.call('ZREMRANGEBYSCORE', waiters, '-inf', int(now_ms))
+  purge(waiters)
   local unwatched = redis.call('ZCARD', waiters) == 0
   local left = math.ceil((record.leaseEnd - now) / 1000)
   local ms = mark > 0 and mark or left + lease
@@ -62,9 +66,8 @@ end
 
 local function grant(losses)
   local token = math.max(known + 1, now)
-  local last_token = redis.call('TYPE', seq).ok == 'string' and redis.call('GET', seq) or '0'
-  if #last_token <= 16 and string.find(last_token, '^%d+$')
-    and tonumber(last_token) < LIMIT then
+  local last_token = is(seq, 'string') and number(redis.call('GET', seq))
+  if last_token then
     token = math.max(token, last_token + 1)
   end
   local prev_token, prev_flight, prev_status, failures, joins = 0, '', '', 0, 0
@@ -89,7 +92,7 @@ local function grant(losses)
   -- Refused where memory is full, with nothing written yet.
   redis.call('SET', seq, int(token))
   redis.call('DEL', meta)
-  redis.call('HSET', meta, 'format', '1', 'ownerToken', int(token), 'flight', flight,
+  redis.call('HSET', meta, 'format', FORMAT, 'ownerToken', int(token), 'flight', flight,
     'status', 'running', 'leaseEnd', int(now + lease * 1000), 'heartbeatAt', int(now),
     'prevToken', int(prev_token), 'prevFlight', prev_flight, 'prevStatus', prev_status,
     'prevSealed', prev_sealed or '0', 'failures', int(failures), 'losses', int(losses),
@@ -97,6 +100,7 @@ local function grant(losses)
     'markEnd', '0')
   redis.call('PEXPIRE', meta, int(2 * lease))
   if is(waiters, 'zset') then
+    purge(waiters)
     redis.call('ZREM', waiters, waiter)
     last(waiters, 2 * lease)
   else
@@ -155,7 +159,8 @@ if record and record.ownerToken >= known then
     return { 'PRIVATE', 0 }
   elseif (status == 'failed' or status == 'timedout') and known > 0 and not mine
     and record.failures >= FAILURES then
-    return { 'FAILED', int(record.ownerToken), record.flight, status, record.report or '' }
+    return { 'FAILED', int(record.ownerToken), record.flight, status,
+      string.sub(record.report or '', 1, REPORT) }
   end
   if mine and status ~= 'running' and status ~= 'lost' then
     return { 'ENDED', status }

@@ -1,5 +1,6 @@
 -- What every step shares. TIME is read once. A record that is damaged, foreign
 -- or of another format reads as none, and is never a script error.
+local FORMAT = '1'
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local now_ms = math.floor(now / 1000)
@@ -13,9 +14,9 @@ local function is(key, kind)
   return redis.call('TYPE', key).ok == kind
 end
 
-local WORDS = {
-  running = true, done = true, failed = true, timedout = true,
-  private = true, toolarge = true, abandoned = true, forgotten = true, lost = true,
+local ENDS = {
+  done = true, failed = true, timedout = true, private = true, toolarge = true,
+  abandoned = true, forgotten = true,
 }
 -- Beyond some 16 digits a Lua number is not exact. No honest one comes near.
 local LIMIT = 9000000000000000
@@ -25,26 +26,57 @@ local NUMBERS = {
   'next', 'trimmed',
 }
 
+-- The number that a text is; none where the scripts would not have written it so.
+local function number(text)
+  if text and #text <= 16 and (text == '0' or string.find(text, '^[1-9]%d*$'))
+    and tonumber(text) < LIMIT then
+    return tonumber(text)
+  end
+end
+
+local function is_flight(text)
+  return text and #text == 32 and not string.find(text, '[^0-9a-f]')
+end
+
+-- Marks outlive what they mark: none lasts longer than its key, by more than a second.
+local function horizon(key)
+  local left = redis.call('PTTL', key)
+  return left >= 0 and now_ms + left + 1000 or nil
+end
+
+-- The record; none, and true, where it is another release's, which lives by rules that
+-- this one does not know.
 local function read(key)
   if not is(key, 'hash') or redis.call('HLEN', key) > 64 then
     return nil
   end
+  local last_ms = horizon(key)
   local flat, record = redis.call('HGETALL', key), {}
   for i = 1, #flat, 2 do
     record[flat[i]] = flat[i + 1]
   end
-  if record.format ~= '1' or not WORDS[record.status or ''] or #(record.flight or '') ~= 32
-    or not record.prevFlight or not record.prevStatus then
+  if not last_ms then
+    return nil
+  elseif record.format ~= FORMAT then
+    return nil, string.find(record.format or '', '^%d%d?%d?$') ~= nil
+  end
+  local status = record.status or ''
+  if not (ENDS[status] or status == 'running' or status == 'lost') or not is_flight(record.flight)
+    or not (record.prevFlight == '' and record.prevStatus == ''
+      or is_flight(record.prevFlight) and ENDS[record.prevStatus or '']) then
     return nil
   end
   -- A record that was written before there were streams says nothing of them.
   record.next, record.trimmed = record.next or '0', record.trimmed or '0'
   for _, name in ipairs(NUMBERS) do
-    local text = record[name] or ''
-    if #text > 16 or not string.find(text, '^%d+$') or tonumber(text) >= LIMIT then
+    record[name] = number(record[name])
+    if not record[name] then
       return nil
     end
-    record[name] = tonumber(text)
+  end
+  if math.max(record.leaseEnd, record.markEnd) > last_ms * 1000
+    or record.trimmed > record.next then
+    return nil
   end
   return record
 end
@@ -78,12 +110,19 @@ local function lost(record, token, flight)
   return { 'SUPERSEDED', int(record.ownerToken) }
 end
 
+-- Drops the marks that have run out, and those that nobody can have set.
+local function purge(waiters)
+  local last_ms = horizon(waiters)
+  redis.call('ZREMRANGEBYSCORE', waiters, '-inf', int(now_ms))
+  redis.call('ZREMRANGEBYSCORE', waiters, '(' .. int(last_ms or now_ms), '+inf')
+end
+
 -- How many wait; the dead are dropped on the way.
 local function live(waiters)
   if not is(waiters, 'zset') then
     return 0
   end
-  redis.call('ZREMRANGEBYSCORE', waiters, '-inf', int(now_ms))
+  purge(waiters)
   return redis.call('ZCARD', waiters)
 end
 
@@ -122,6 +161,6 @@ local LETTERS = {
 
 -- A push is a hint: where the user may not publish, the step stands all the same.
 local function push(channel, kind, record, status, body)
-  redis.pcall('PUBLISH', channel, '1' .. kind .. LETTERS[status] .. record.flight
+  redis.pcall('PUBLISH', channel, FORMAT .. kind .. LETTERS[status] .. record.flight
     .. index(record.ownerToken) .. (body or ''))
 end
