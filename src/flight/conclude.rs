@@ -188,7 +188,10 @@ impl Driver {
         if !run.guard.stands() {
             return None;
         }
-        self.reclaim(run).await.ok()?;
+        if self.reclaim(run).await.is_err() {
+            self.unmark();
+            return None;
+        }
         let lease = run.guard.lease()?;
         // Nobody knows who waits: their marks are lost.
         lease.set_waiters(lease.waiters().max(1));

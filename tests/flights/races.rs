@@ -228,3 +228,33 @@ async fn a_look_of_one_who_goes_on_alone_leaves_no_mark() {
     assert!(left.elapsed() < ms(100), "{:?}", left.elapsed());
     assert_eq!(alone.await.text(), "run 0");
 }
+
+/// Who has an answer whose record is lost asks to own again: where somebody else owns by
+/// then, that question keeps no run alive that nobody wants.
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_comes_too_late_to_own_again_leaves_no_mark() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let line = Line::new(&store);
+    let inner = inner(&counts, |nth| async move {
+        tokio::time::sleep(ms(if nth == 0 { 1000 } else { 20_000 })).await;
+        answer(format!("run {nth}"))
+    });
+    let a = Node::new(line.clone(), &inner, Config::default());
+    let b = Node::new(store.clone(), &inner, Config::default());
+    let first = a.call("/a");
+    until(|| counts.calls() == 1).await;
+    // The end is told at 1200, and what follows from it is asked at 1400.
+    line.slow(ms(200));
+    assert_eq!(first.await.text(), "run 0");
+    store.clear();
+    tokio::time::sleep(ms(300)).await;
+    let other = b.call("/a");
+    until(|| counts.calls() == 2).await;
+    // What is to be said is said within a beat.
+    tokio::time::sleep(BEAT + ms(300)).await;
+    assert_eq!(a.in_air(), 0);
+    other.hang_up();
+    let left = tokio::time::Instant::now();
+    until(|| counts.dropped() == 1).await;
+    assert!(left.elapsed() < ms(100), "{:?}", left.elapsed());
+}
