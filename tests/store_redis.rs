@@ -19,7 +19,7 @@ use tower_singleflight::{
 
 use self::{
     conformance::Engine,
-    support::{eventually, redis_server::RedisServer, rights, sentinels::Fleet},
+    support::{cluster::Cluster, eventually, redis_server::RedisServer, rights, sentinels::Fleet},
 };
 
 /// A server of this test, and each node with connections of its own.
@@ -143,6 +143,40 @@ async fn over_tls() {
 async fn behind_sentinels() {
     let fleet = Fleet::start();
     hold_at(fleet.url("")).await;
+}
+
+#[tokio::test]
+async fn in_a_cluster() {
+    let cluster = Cluster::start();
+    hold_at(cluster.url("")).await;
+    for node in &cluster.nodes {
+        let stats = node.lines(&["INFO", "commandstats"]);
+        assert!(!stats.iter().any(|line| line.starts_with("cmdstat_publish")), "{stats:?}");
+    }
+}
+
+#[tokio::test]
+async fn in_a_cluster_without_push() {
+    let cluster = Cluster::start();
+    hold_at(format!("{}?protocol=resp2", cluster.url(""))).await;
+    for node in &cluster.nodes {
+        let stats = node.lines(&["INFO", "commandstats"]);
+        assert!(!stats.iter().any(|line| line.starts_with("cmdstat_ssubscribe")), "{stats:?}");
+    }
+}
+
+/// The rights that the README asks for are enough in a cluster too.
+#[tokio::test]
+async fn in_a_cluster_with_few_rights() {
+    let cluster = Cluster::start();
+    for node in &cluster.nodes {
+        node.set_user("flight", &rights::in_a_cluster());
+    }
+    hold_at(cluster.url(&format!("flight:{}@", rights::PASSWORD))).await;
+    for node in &cluster.nodes {
+        let refused = node.lines(&["ACL", "LOG"]);
+        assert!(refused.is_empty(), "{refused:?}");
+    }
 }
 
 /// Other servers, and other versions: `REDIS_SERVER_BINARIES=/path/one:/path/two`.

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! `--store` takes every address that `RedisStore` takes: `rediss://` with the feature
-//! `tls`, `redis-sentinel://host:port,host:port/master-name`.
+//! `tls`, `redis-sentinel://host:port,host:port/master-name`,
+//! `redis-cluster://host:port,host:port`.
 
 use std::{io::Write, process::ExitCode, sync::Arc, time::Duration};
 

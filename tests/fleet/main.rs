@@ -8,6 +8,7 @@ mod abandoned;
 mod answers;
 mod blackhole;
 mod blocked;
+mod cluster;
 mod counts;
 mod data_loss;
 mod draining;

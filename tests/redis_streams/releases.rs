@@ -61,7 +61,20 @@ impl Other<'_> {
         self.run(
             include_str!("../../src/store/redis/scripts/join.lua"),
             &["meta", "waiters", "result", "stream", "seq"],
-            &[&flight, &waiter, "0", "3000", "0", "30000", "0", "0", "4096", &self.channel()],
+            &[
+                &flight,
+                &waiter,
+                "0",
+                "3000",
+                "0",
+                "30000",
+                "0",
+                "0",
+                "4096",
+                &self.channel(),
+                "PUBLISH",
+                "0",
+            ],
         )
     }
 
@@ -73,7 +86,17 @@ impl Other<'_> {
         self.run(
             include_str!("../../src/store/redis/scripts/append.lua"),
             &["meta", "stream"],
-            &[token, &flight.to_string(), "0", "0", "30000", "16384", &self.channel(), piece],
+            &[
+                token,
+                &flight.to_string(),
+                "0",
+                "0",
+                "30000",
+                "16384",
+                &self.channel(),
+                "PUBLISH",
+                piece,
+            ],
         )
     }
 
@@ -91,7 +114,10 @@ impl Other<'_> {
         self.run(
             include_str!("../../src/store/redis/scripts/finish.lua"),
             &["meta", "waiters", "result", "stream", "staged"],
-            &[token, &flight, "done", "inline", body, "1", "30000", "", &channel, "16384", "0", ""],
+            &[
+                token, &flight, "done", "inline", body, "1", "30000", "", &channel, "PUBLISH",
+                "16384", "0", "",
+            ],
         )
     }
 

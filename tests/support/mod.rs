@@ -3,6 +3,7 @@
 
 #[cfg(feature = "tls")]
 pub(crate) mod certificates;
+pub(crate) mod cluster;
 pub(crate) mod redis_server;
 pub(crate) mod rights;
 pub(crate) mod sentinels;

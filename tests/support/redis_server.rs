@@ -6,6 +6,7 @@ use std::{
     os::unix::net::UnixStream,
     path::PathBuf,
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -19,6 +20,8 @@ pub(crate) struct RedisServer {
     port: u16,
     binary: String,
     args: Vec<String>,
+    /// Killed or frozen.
+    away: AtomicBool,
 }
 
 impl RedisServer {
@@ -34,14 +37,30 @@ impl RedisServer {
 
     /// Starts this one, which need not be on the path, with more arguments.
     pub(crate) fn start_binary(binary: &str, args: &[&str]) -> Self {
+        Self::start_on(binary, args, false)
+    }
+
+    /// Starts one that may be a node of a cluster, with more arguments.
+    pub(crate) fn start_node(args: &[&str]) -> Self {
+        Self::start_on("redis-server", args, true)
+    }
+
+    fn start_on(binary: &str, args: &[&str], node: bool) -> Self {
         let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
         // A port that was free a moment ago may be taken by now: then another.
         for _ in 0..10 {
             let folder = tempfile::tempdir().expect("a temporary folder");
             let port = free_port();
+            let mut args = args.clone();
+            if node {
+                let bus = ["--cluster-port".to_owned(), free_port().to_string()];
+                args.extend(
+                    ["--cluster-enabled".to_owned(), "yes".to_owned()].into_iter().chain(bus),
+                );
+            }
             let child = spawn(binary, &folder, port, &args);
-            let (binary, args) = (binary.to_owned(), args.clone());
-            let mut server = Self { child, folder, port, binary, args };
+            let (binary, away) = (binary.to_owned(), AtomicBool::new(false));
+            let mut server = Self { child, folder, port, binary, args, away };
             if server.wait() {
                 return server;
             }
@@ -73,16 +92,38 @@ impl RedisServer {
         self.port
     }
 
+    /// Where the other nodes of its cluster reach it.
+    pub(crate) fn bus_port(&self) -> &str {
+        self.args.last().expect("a node's last argument")
+    }
+
+    /// Whether it is neither killed nor frozen.
+    pub(crate) fn is_there(&self) -> bool {
+        !self.away.load(Ordering::Relaxed)
+    }
+
     /// Kills the server as a crash would.
     pub(crate) fn kill(&mut self) {
+        self.away.store(true, Ordering::Relaxed);
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
     /// Stops it without a word, as a machine that hangs.
     pub(crate) fn freeze(&self) {
-        let sent = Command::new("kill").args(["-STOP", &self.child.id().to_string()]).status();
-        assert!(sent.is_ok_and(|status| status.success()), "kill -STOP");
+        self.away.store(true, Ordering::Relaxed);
+        self.signal("-STOP");
+    }
+
+    /// Lets it go on.
+    pub(crate) fn thaw(&self) {
+        self.signal("-CONT");
+        self.away.store(false, Ordering::Relaxed);
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill {signal}");
     }
 
     /// Starts it again on the same port, with nothing in it.
@@ -90,6 +131,7 @@ impl RedisServer {
         self.kill();
         self.child = spawn(&self.binary, &self.folder, self.port, &self.args);
         assert!(self.wait(), "redis-server came back on its port");
+        self.away.store(false, Ordering::Relaxed);
     }
 
     /// Makes a user with these rights.

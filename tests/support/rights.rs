@@ -8,5 +8,16 @@ pub(crate) fn of_the_readme() -> Vec<String> {
     rule.split_whitespace().map(str::to_owned).collect()
 }
 
+/// What a cluster takes besides, by the README's word.
+pub(crate) fn in_a_cluster() -> Vec<String> {
+    let mut rights = of_the_readme();
+    let readme = include_str!("../../README.md");
+    let (_, more) = readme.split_once("In a cluster these besides").expect("rights in the README");
+    let (_, more) = more.split_once("```text").expect("their block");
+    let (more, _) = more.split_once("```").expect("its end");
+    rights.extend(more.split_whitespace().map(str::to_owned));
+    rights
+}
+
 /// The user's password there.
 pub(crate) const PASSWORD: &str = "PASSWORD";

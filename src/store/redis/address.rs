@@ -7,14 +7,20 @@ use bb8_redis::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, io::t
 use super::sentinel::Sentinels;
 use crate::store::{StoreError, StoreErrorKind};
 
+const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
+
+/// A server's host and port.
+pub(super) type Place = (String, u16);
 
 /// Where the server is, and who is asked where it is.
 #[derive(Clone)]
 pub(super) struct Address {
-    /// Where sentinels are asked, all but the place itself.
+    /// Where others are asked, all but the place itself.
     pub(super) info: ConnectionInfo,
     pub(super) sentinels: Option<Arc<Sentinels>>,
+    /// Some nodes of a cluster, who know the others.
+    pub(super) nodes: Option<Arc<[ConnectionInfo]>>,
     /// Whether pushes are wanted.
     pub(super) pushes: bool,
 }
@@ -40,7 +46,11 @@ impl Address {
                 has_tls(scheme, rest)?;
                 Self::behind_sentinels(scheme, "rediss", rest, pushes)
             }
-            "redis-cluster" => Err(refused(format!("{scheme}: Redis Cluster is not supported"))),
+            "redis-cluster" => Self::of_cluster(scheme, "redis", rest, pushes),
+            "rediss-cluster" => {
+                has_tls(scheme, rest)?;
+                Self::of_cluster(scheme, "rediss", rest, pushes)
+            }
             _ => Err(refused("the store's address has an unknown scheme: use redis://")),
         }
     }
@@ -48,7 +58,7 @@ impl Address {
     /// A server that needs no looking for.
     pub(super) fn at(info: ConnectionInfo) -> Self {
         let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
-        Self { info, sentinels: None, pushes: true }
+        Self { info, sentinels: None, nodes: None, pushes: true }
     }
 
     /// `[user:password@]host[:port],host[:port]/master-name[/db][?query]`
@@ -66,25 +76,51 @@ impl Address {
         };
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (hosts, path) = place.split_once('/').ok_or_else(wrong)?;
-        let (login, hosts) = match hosts.rsplit_once('@') {
-            Some((login, hosts)) => (format!("{login}@"), hosts),
-            None => (String::new(), hosts),
-        };
+        let (login, hosts) = login_of(hosts);
         let (master, database) = path.split_once('/').unwrap_or((path, ""));
         if master.is_empty() || !master.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(wrong());
         }
-        let mut sentinels = Vec::new();
-        for host in hosts.split(',') {
-            let port = if has_port(host) { String::new() } else { format!(":{SENTINEL_PORT}") };
-            let url = format!("{plain}://{host}{port}/");
-            let info = url.into_connection_info().map_err(|_| wrong())?;
-            sentinels.push(Self::at(info).info);
-        }
+        let sentinels = hosts.split(',').map(|host| {
+            let port = port_of(host, SENTINEL_PORT);
+            let info = format!("{plain}://{host}{port}/").into_connection_info();
+            info.map(|info| Self::at(info).info).map_err(|_| wrong())
+        });
+        let sentinels = sentinels.collect::<Result<_, _>>()?;
         let url = format!("{plain}://{login}sentinels/{database}?{query}");
         let info = url.into_connection_info().map_err(|_| wrong())?;
         let sentinels = Some(Arc::new(Sentinels::new(sentinels, master)));
         Ok(Self { sentinels, pushes, ..Self::at(info) })
+    }
+
+    /// `[user:password@]host[:port],host[:port][?query]`
+    fn of_cluster(scheme: &str, plain: &str, rest: &str, pushes: bool) -> Result<Self, StoreError> {
+        let wrong = || {
+            refused(format!(
+                "the store's {scheme} address cannot be read: it is \
+                 {scheme}://host:port,host:port, and there is no database but 0"
+            ))
+        };
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (hosts, path) = place.split_once('/').unwrap_or((place, ""));
+        if !matches!(path, "" | "0") {
+            return Err(wrong());
+        }
+        let (login, hosts) = login_of(hosts);
+        let nodes = hosts.split(',').map(|host| {
+            let port = port_of(host, PORT);
+            let info = format!("{plain}://{login}{host}{port}/?{query}").into_connection_info();
+            info.map(|info| Self::at(info).info).map_err(|_| wrong())
+        });
+        let nodes: Arc<[ConnectionInfo]> = nodes.collect::<Result<_, _>>()?;
+        let info = nodes.first().cloned().ok_or_else(wrong)?;
+        Ok(Self { nodes: Some(nodes), pushes, ..Self::at(info) })
+    }
+
+    /// One node of a cluster.
+    pub(super) fn of_node(&self, place: Place) -> Self {
+        let (host, port) = place;
+        Self { nodes: None, info: moved(&self.info, host, port), ..self.clone() }
     }
 
     /// The same, whose sentinels ask for this user and password.
@@ -114,9 +150,15 @@ impl Address {
 /// Without user and password.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.sentinels {
-            Some(sentinels) => sentinels.fmt(f),
-            None => self.info.addr().fmt(f),
+        match (&self.sentinels, &self.nodes) {
+            (Some(sentinels), _) => sentinels.fmt(f),
+            (None, Some(nodes)) => {
+                f.write_str("the cluster of ")?;
+                nodes.iter().enumerate().try_for_each(|(n, node)| {
+                    write!(f, "{}{}", if n == 0 { "" } else { ", " }, node.addr())
+                })
+            }
+            (None, None) => self.info.addr().fmt(f),
         }
     }
 }
@@ -138,6 +180,19 @@ fn read(scheme: &str, url: &str) -> Result<ConnectionInfo, StoreError> {
             "the store's {scheme} address cannot be read: wrong host, port or database"
         ))
     })
+}
+
+/// `user:password@`, or nothing, and what comes after it.
+fn login_of(hosts: &str) -> (String, &str) {
+    match hosts.rsplit_once('@') {
+        Some((login, hosts)) => (format!("{login}@"), hosts),
+        None => (String::new(), hosts),
+    }
+}
+
+/// What a host without a port lacks.
+fn port_of(host: &str, default: u16) -> String {
+    if has_port(host) { String::new() } else { format!(":{default}") }
 }
 
 fn has_port(host: &str) -> bool {
@@ -171,7 +226,13 @@ mod tests {
     #[test]
     fn addresses_are_refused_without_being_repeated() {
         for url in [
-            "redis-cluster://user:hunter2@host/",
+            "redis-cluster://user:hunter2@host/1",
+            "redis-cluster://user:hunter2@host:port",
+            "redis-cluster://user:hunter2@",
+            "redis-cluster://user:hunter2@one,,two",
+            "redis-cluster://user:hunter2@one,two/name",
+            "redis-cluster://user:hunter2@one?protocol=hunter2",
+            "redis-cluster://",
             "rediss://user:hunter2@host:port/",
             "rediss://user:hunter2@host/#insecure",
             "redis-sentinel://user:hunter2@host",
@@ -196,9 +257,11 @@ mod tests {
 
     #[test]
     fn tls_takes_its_feature() {
-        for (url, place) in
-            [("rediss://host/", "host:6379"), ("rediss-sentinel://host/main", "main at host:26379")]
-        {
+        for (url, place) in [
+            ("rediss://host/", "host:6379"),
+            ("rediss-sentinel://host/main", "main at host:26379"),
+            ("rediss-cluster://host", "the cluster of host:6379"),
+        ] {
             let shown = match Address::parse(url) {
                 Ok(address) => address.to_string(),
                 Err(error) => error.to_string(),
@@ -226,6 +289,9 @@ mod tests {
             ("redis://h/?protocol=2", false),
             ("unix:///s?db=1&protocol=resp2", false),
             ("redis-sentinel://h/name?protocol=resp2", false),
+            ("redis-cluster://h?protocol=resp2", false),
+            ("redis-cluster://h,i/?protocol=2", false),
+            ("redis-cluster://h", true),
             ("redis://h/?protocol=resp3", true),
             ("redis://h/", true),
         ] {
@@ -244,5 +310,26 @@ mod tests {
         let there = moved(&address.info, "10.0.0.1".to_owned(), 6380);
         assert_eq!(there.addr().to_string(), "10.0.0.1:6380");
         assert_eq!(there.redis_settings().db(), 5);
+    }
+
+    #[test]
+    fn nodes_are_read() {
+        for url in [
+            "redis-cluster://user:hunter2@one,[::1]:7,three:7000",
+            "redis-cluster://user:hunter2@one,[::1]:7,three:7000/",
+            "redis-cluster://user:hunter2@one,[::1]:7,three:7000/0?protocol=resp3",
+        ] {
+            let address = Address::parse(url).unwrap();
+            let shown = "the cluster of one:6379, ::1:7, three:7000";
+            assert_eq!(address.to_string(), shown, "{url}");
+            for node in address.nodes.as_deref().unwrap() {
+                let settings = node.redis_settings();
+                let login = (settings.username(), settings.password());
+                assert_eq!((login, settings.db()), ((Some("user"), Some("hunter2")), 0));
+            }
+            let node = address.of_node(("::2".to_owned(), 8));
+            assert_eq!(node.to_string(), "::2:8");
+            assert_eq!(node.info.redis_settings().password(), Some("hunter2"));
+        }
     }
 }

@@ -7,12 +7,10 @@ use bb8_redis::{RedisConnectionManager, bb8, redis};
 use super::{
     address::Address,
     budget::Budget,
-    connect::Connector,
-    gate::{Gate, TRANSFER},
-    handle::{RedisStore, Shared},
-    hub::Hub,
+    cluster::Cluster,
+    handle::{RedisStore, Servers, Shared},
     keys::Names,
-    pool::Pool,
+    shard::Plan,
 };
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -78,7 +76,7 @@ impl RedisStoreBuilder {
 
     /// How many connections scripts share, where the pool is the store's own.
     /// Defaults to 4. Three more exist beside them: for pushes, for large records and
-    /// streams, and for the keeper.
+    /// streams, and for the keeper. A cluster has as many for each of its masters.
     pub fn pool_size(mut self, size: u32) -> Self {
         self.pool_size = size;
         self
@@ -136,9 +134,8 @@ impl RedisStoreBuilder {
     ///
     /// As [`RedisStore::connect`], and where a setting cannot work.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
-        let (store, connector) = self.build()?;
-        connector.check().await?;
-        store.warm();
+        let store = self.build()?;
+        store.check().await?;
         Ok(store)
     }
 
@@ -149,10 +146,10 @@ impl RedisStoreBuilder {
     ///
     /// Where the address is not one, and where a setting cannot work.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
-        self.build().map(|(store, _)| store)
+        self.build()
     }
 
-    fn build(self) -> Result<(RedisStore, Connector), StoreError> {
+    fn build(self) -> Result<RedisStore, StoreError> {
         let Self { server, prefix, operation_limit: limit, connect_limit, pool_size, .. } = self;
         let budget = Budget::new(self.max_stored_bytes, limit);
         let fits = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
@@ -183,19 +180,20 @@ impl RedisStoreBuilder {
         #[cfg(feature = "tls")]
         let address = self.tls.apply(address)?;
         let names = Names::new(&prefix, address.database());
-        let connector = Connector::new(address, names.clone(), connect_limit);
-        let store = RedisStore::new(Shared {
-            gate: Gate::new(limit, connector.to_string()),
-            pool: match pool {
-                Some(pool) => Pool::given(pool, connector.clone(), limit),
-                None => Pool::new(connector.clone(), pool_size, limit),
-            },
-            bodies: Pool::new(connector.clone(), 1, limit * TRANSFER),
-            budget: Arc::new(budget),
-            hub: Arc::new(Hub::new(connector.clone(), names.clone(), limit)),
-            names,
-        });
-        Ok((store, connector))
+        let names = if address.nodes.is_some() { names.sharded() } else { names };
+        let errors = Arc::default();
+        let plan = Plan {
+            names: names.clone(),
+            operation_limit: limit,
+            connect_limit,
+            pool_size,
+            errors: Arc::clone(&errors),
+        };
+        let servers = match address.nodes.clone() {
+            Some(nodes) => Servers::Many(Arc::new(Cluster::new(plan, address, nodes))),
+            None => Servers::One(Arc::new(plan.server(address, pool))),
+        };
+        Ok(RedisStore::new(Shared { names, servers, errors, budget: Arc::new(budget) }))
     }
 }
 

@@ -2,7 +2,12 @@
 
 use bb8_redis::redis::{Pipeline, ServerError, Value, aio::MultiplexedConnection};
 
-use super::{error, keys::Names, script::CHECK};
+use super::{
+    cluster::{Territory, slot_of_flight},
+    error,
+    keys::Names,
+    script::CHECK,
+};
 use crate::{
     id::{FlightId, KeyDigest},
     store::{StoreError, StoreErrorKind},
@@ -10,28 +15,13 @@ use crate::{
 
 const NOTHING: &str = "return 1";
 
-/// Asks on this connection. `pushes`: whether the store listens for pushes;
-/// `sentinels`: whether it asks servers if they are the master.
-///
-/// The one key it writes is under the prefix, and gone in a second.
-pub(super) async fn check(
-    connection: &mut MultiplexedConnection,
-    names: &Names,
-    pushes: bool,
-    sentinels: bool,
-) -> Result<(), StoreError> {
-    let asked = Asked::new(names, pushes, sentinels);
-    let pipe = asked.pipe();
-    let answers = connection.send_packed_commands(&pipe, 0, pipe.len()).await;
-    asked.judge(&answers.map_err(|error| error::from_redis(&error))?)
-}
-
 /// What is asked: names that no flight has.
-struct Asked {
+pub(super) struct Asked {
+    names: Names,
     channel: String,
     keys: Vec<String>,
     pushes: bool,
-    sentinels: bool,
+    role: bool,
     /// What people are shown a `*` for.
     any: String,
 }
@@ -44,11 +34,18 @@ struct Findings {
 }
 
 impl Asked {
-    fn new(names: &Names, pushes: bool, sentinels: bool) -> Self {
-        let mut bytes = [0; 32];
-        bytes[..16].copy_from_slice(&FlightId::random().as_u128().to_be_bytes());
-        bytes[16..].copy_from_slice(&FlightId::random().as_u128().to_be_bytes());
-        let key = KeyDigest::from_bytes(bytes);
+    /// `pushes`: whether the store listens for pushes; `territory`: what the server has
+    /// of a cluster.
+    pub(super) fn new(names: &Names, pushes: bool, territory: Option<&Territory>) -> Self {
+        let mut key = random_key();
+        let has = |key| territory.is_none_or(|territory| territory.has(slot_of_flight(key)));
+        // So many that a server with a single slot is found one, most likely.
+        for _ in 0..100_000 {
+            if has(key) || territory.is_some_and(Territory::is_empty) {
+                break;
+            }
+            key = random_key();
+        }
         let keys = vec![
             names.meta(key),
             names.waiters(key),
@@ -58,26 +55,57 @@ impl Asked {
             names.owner_seq(),
             names.probe(),
         ];
-        Self { channel: names.channel(key), keys, pushes, sentinels, any: key.to_string() }
+        let (channel, any) = (names.channel(key), key.to_string());
+        Self { names: names.clone(), channel, keys, pushes, role: false, any }
+    }
+
+    /// Asks besides whether the server may be asked if it is the master.
+    pub(super) fn with_role(self) -> Self {
+        Self { role: true, ..self }
+    }
+
+    /// Asks on this connection. The one key it writes is under the prefix, and gone in
+    /// a second.
+    pub(super) async fn check(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<(), StoreError> {
+        let pipe = self.pipe();
+        let answers = connection.send_packed_commands(&pipe, 0, pipe.len()).await;
+        self.judge(&answers.map_err(|error| error::from_redis(&error))?)
     }
 
     fn pipe(&self) -> Pipeline {
         let mut pipe = Pipeline::new();
         let hash = sha1_smol::Sha1::from(NOTHING).digest().to_string();
         pipe.cmd("EVALSHA").arg(hash).arg(0);
-        pipe.add_command(CHECK.call().key(self.keys[0].clone()).arg(&self.channel).whole());
+        let call = CHECK.call().key(self.keys[0].clone());
+        pipe.add_command(call.arg(&self.channel).arg(self.names.publish()).whole());
         // A right to fewer keys shows before a script begins.
         for key in &self.keys[1..] {
             pipe.cmd("EVAL").arg(NOTHING).arg(1).arg(key);
         }
         if self.pushes {
-            pipe.cmd("SUBSCRIBE").arg(&self.channel);
-            pipe.cmd("UNSUBSCRIBE").arg(&self.channel);
+            pipe.cmd(self.names.subscribe()).arg(&self.channel);
+            pipe.cmd(self.names.unsubscribe()).arg(&self.channel);
         }
-        if self.sentinels {
+        if self.role {
             pipe.cmd("ROLE");
         }
+        if let Some(command) = self.marks() {
+            pipe.cmd(command).arg(&self.channel);
+        }
+        if self.names.is_sharded() {
+            pipe.cmd("ASKING");
+        }
+        // Last: what `ASKING` stands for ends with it. Nodes refuse keys of two slots.
+        pipe.cmd("EVAL").arg(NOTHING).arg(2).arg(&self.keys[0]).arg(self.names.owner_seq());
         pipe
+    }
+
+    /// What marks the answers on a push connection to a node of a cluster.
+    fn marks(&self) -> Option<&'static str> {
+        (self.pushes && self.names.is_sharded()).then_some("UNSUBSCRIBE")
     }
 
     fn judge(&self, answers: &[Value]) -> Result<(), StoreError> {
@@ -97,29 +125,48 @@ impl Asked {
                     self.find(&mut findings, finding)?;
                 }
             }
+            Value::ServerError(error) if self.is_elsewhere(error) => {}
             Value::ServerError(error) => {
                 findings.hear(error, "EVAL (scripting)", Some(&self.key(0)))?;
             }
             _ => return Err(error::bad_reply()),
         }
         for place in 1..self.keys.len() {
-            if let Some(error) = refusal(next()?) {
+            if let Some(error) = refusal(next()?)
+                && !self.is_elsewhere(error)
+            {
                 findings.hear(error, "EVAL (scripting)", Some(&self.key(place)))?;
             }
         }
         if self.pushes {
-            for command in ["SUBSCRIBE", "UNSUBSCRIBE"] {
-                if let Some(error) = refusal(next()?) {
+            for command in [self.names.subscribe(), self.names.unsubscribe()] {
+                if let Some(error) = refusal(next()?)
+                    && !self.is_elsewhere(error)
+                {
                     findings.hear(error, command, Some(&self.channels()))?;
                 }
             }
         }
-        if self.sentinels
-            && let Some(error) = refusal(next()?)
-        {
-            findings.hear(error, "ROLE", None)?;
+        let role = self.role.then_some("ROLE");
+        let asking = self.names.is_sharded().then_some("ASKING");
+        for command in role.into_iter().chain(self.marks()).chain(asking) {
+            if let Some(error) = refusal(next()?) {
+                findings.hear(error, command, None)?;
+            }
         }
-        findings.result()
+        if let Some(error) = refusal(next()?)
+            && error.code() == "CROSSSLOT"
+            && !self.names.is_sharded()
+        {
+            return Err(error::from_server(error));
+        }
+        findings.result(self.names.is_sharded() && self.pushes)
+    }
+
+    /// Whether a node of a cluster has not got what was named: rights came before that.
+    fn is_elsewhere(&self, error: &ServerError) -> bool {
+        let elsewhere = matches!(error.code(), "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN");
+        self.names.is_sharded() && elsewhere
     }
 
     /// Hears one thing that the script found.
@@ -131,6 +178,8 @@ impl Asked {
             "command" => findings.denied(name.to_owned()),
             "key" => findings.denied(self.key(0)),
             "channel" => findings.denied(self.channels()),
+            // Nobody can listen there.
+            "unknown" if name == "SPUBLISH" && !self.pushes => {}
             "unknown" => findings.unknown(name.to_owned()),
             "readonly" => {
                 let why = "the server takes no writes: it is a replica";
@@ -190,18 +239,28 @@ impl Findings {
         Ok(())
     }
 
-    fn result(self) -> Result<(), StoreError> {
+    fn result(self, sharded_pushes: bool) -> Result<(), StoreError> {
         let Self { denied, unknown } = self;
         if !denied.is_empty() {
             let text = format!("the user lacks the right to {}", denied.join(", "));
             return Err(StoreError::new(StoreErrorKind::Denied, text));
         }
         if !unknown.is_empty() {
-            let text = format!("the server does not know {}", unknown.join(", "));
+            let mut text = format!("the server does not know {}", unknown.join(", "));
+            if sharded_pushes && unknown.iter().any(|name| name == "SSUBSCRIBE") {
+                text.push_str(": a cluster needs Redis 7.0, or ?protocol=resp2 in its address");
+            }
             return Err(StoreError::new(StoreErrorKind::Unsupported, text));
         }
         Ok(())
     }
+}
+
+fn random_key() -> KeyDigest {
+    let mut bytes = [0; 32];
+    bytes[..16].copy_from_slice(&FlightId::random().as_u128().to_be_bytes());
+    bytes[16..].copy_from_slice(&FlightId::random().as_u128().to_be_bytes());
+    KeyDigest::from_bytes(bytes)
 }
 
 fn refusal(value: &Value) -> Option<&ServerError> {
@@ -215,7 +274,7 @@ mod tests {
     use super::*;
 
     fn asked() -> Asked {
-        Asked::new(&Names::new("ai:flight", 0), true, true)
+        Asked::new(&Names::new("ai:flight", 0), true, None).with_role()
     }
 
     /// What a server answers that has nothing to complain of, but for one answer.
@@ -232,6 +291,7 @@ mod tests {
             "+OK\r\n",
             "+OK\r\n",
             "+OK\r\n",
+            ":1\r\n",
         ];
         answers[place] = answer;
         let answers: Vec<Value> = answers
@@ -288,5 +348,49 @@ mod tests {
         let error = judge(&asked(), 1, found).unwrap_err();
         let text = "the user lacks the right to HSET, ZADD, channels ai:flight:push:0:{*}";
         assert_eq!(error.to_string(), text);
+    }
+
+    /// In a cluster, other commands are needed, and some keys are elsewhere.
+    #[test]
+    fn what_a_node_lacks_is_named() {
+        let names = Names::new("ai:flight", 0).sharded();
+        let territory = Territory::default();
+        let answers = |asked: &Asked, place: usize, answer: &str| {
+            let mut answers = vec!["-NOSCRIPT No matching script. Please use EVAL.\r\n", "*0\r\n"];
+            answers.extend(["-MOVED 1 h:1\r\n"; 6]);
+            if asked.pushes {
+                answers.extend(["+OK\r\n"; 3]);
+            }
+            answers.extend(["+OK\r\n", "-CROSSSLOT Keys don't hash to the same slot\r\n"]);
+            answers[place] = answer;
+            assert_eq!(answers.len(), asked.pipe().len());
+            let read = |answer: &str| parse_redis_value(answer.as_bytes()).expect("an answer");
+            asked.judge(&answers.into_iter().map(read).collect::<Vec<_>>())
+        };
+        let asked = Asked::new(&names, true, Some(&territory));
+        let quiet = Asked::new(&names, false, Some(&territory));
+        for (asked, last) in [(&asked, 12), (&quiet, 9)] {
+            for elsewhere in ["-MOVED 1 h:1\r\n", "-CLUSTERDOWN x\r\n", "-TRYAGAIN x\r\n"] {
+                assert!(answers(asked, 1, elsewhere).is_ok());
+            }
+            assert!(answers(asked, last, ":1\r\n").is_ok());
+        }
+        let denied = "-NOPERM this user has no permissions to run the 'x' command\r\n";
+        let unknown = "-ERR unknown command 'x', with args beginning with: \r\n";
+        let spublish = "*1\r\n$16\r\nunknown SPUBLISH\r\n";
+        for (place, answer, kind, name) in [
+            (8, denied, StoreErrorKind::Denied, "SSUBSCRIBE"),
+            (8, unknown, StoreErrorKind::Unsupported, "SSUBSCRIBE: a cluster needs Redis 7.0"),
+            (9, denied, StoreErrorKind::Denied, "SUNSUBSCRIBE"),
+            (10, denied, StoreErrorKind::Denied, "UNSUBSCRIBE"),
+            (11, denied, StoreErrorKind::Denied, "ASKING"),
+            (1, spublish, StoreErrorKind::Unsupported, "SPUBLISH"),
+        ] {
+            let error = answers(&asked, place, answer).unwrap_err();
+            assert_eq!(error.kind(), kind, "{place} {answer}: {error}");
+            assert!(error.to_string().contains(name), "{place} {answer}: {error}");
+        }
+        // Where nobody listens, nobody need publish.
+        assert!(answers(&quiet, 1, spublish).is_ok());
     }
 }

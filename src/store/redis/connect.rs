@@ -16,7 +16,8 @@ use bb8_redis::redis::{
 
 use super::{
     address::{Address, moved},
-    check::check,
+    check::Asked,
+    cluster::{Doubt, Territory},
     error,
     keys::Names,
     sentinel::{Sentinels, is_master},
@@ -38,6 +39,15 @@ pub(super) struct Connector {
     /// True until a first connection was opened.
     unchecked: Arc<AtomicBool>,
     terms: Arc<Terms>,
+    /// Where the server is a node of a cluster.
+    membership: Option<Membership>,
+}
+
+/// What a node has of its cluster, and who is told that it may have less by now.
+#[derive(Clone)]
+pub(super) struct Membership {
+    pub(super) territory: Arc<Territory>,
+    pub(super) doubt: Doubt,
 }
 
 /// One connection's pushes, among the attempts to open it.
@@ -50,7 +60,27 @@ impl Connector {
     pub(super) fn new(address: Address, names: Names, limit: Duration) -> Self {
         let resp3 = Arc::new(AtomicBool::new(address.pushes));
         let (unchecked, terms) = (Arc::new(AtomicBool::new(true)), Arc::default());
-        Self { address, names, limit, resp3, unchecked, terms }
+        Self { address, names, limit, resp3, unchecked, terms, membership: None }
+    }
+
+    /// The same, for a node of a cluster.
+    pub(super) fn in_cluster(self, membership: Membership) -> Self {
+        Self { membership: Some(membership), ..self }
+    }
+
+    /// A key that may be written to see whether the server takes writes.
+    pub(super) fn probe(&self) -> String {
+        match &self.membership {
+            Some(membership) => self.names.probe_where(|slot| membership.territory.has(slot)),
+            None => self.names.probe(),
+        }
+    }
+
+    /// The server may not be what it was in its cluster.
+    pub(super) fn doubt(&self) {
+        if let Some(membership) = &self.membership {
+            membership.doubt.raise();
+        }
     }
 
     /// Whether the server may push: false once it refused to.
@@ -68,7 +98,11 @@ impl Connector {
         &self,
         on_push: OnPush,
     ) -> Result<(MultiplexedConnection, Term), StoreError> {
-        let (connection, term) = self.find(on_push).await?;
+        let found = self.find(on_push).await;
+        if found.is_err() {
+            self.doubt();
+        }
+        let (connection, term) = found?;
         if self.unchecked.swap(false, Ordering::Relaxed) {
             let (connector, mut connection) = (self.clone(), connection.clone());
             tokio::spawn(async move {
@@ -91,8 +125,10 @@ impl Connector {
     }
 
     async fn ask(&self, connection: &mut MultiplexedConnection) -> Result<(), StoreError> {
-        let sentinels = self.address.sentinels.is_some();
-        let checked = check(connection, &self.names, self.pushes(), sentinels).await;
+        let territory = self.membership.as_ref().map(|membership| &*membership.territory);
+        let asked = Asked::new(&self.names, self.pushes(), territory);
+        let asked = if self.address.sentinels.is_some() { asked.with_role() } else { asked };
+        let checked = asked.check(connection).await;
         checked.map_err(|error| StoreError::new(error.kind(), format!("{self}: {error}")))
     }
 

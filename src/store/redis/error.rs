@@ -44,6 +44,19 @@ pub(super) fn from_server(error: &ServerError) -> StoreError {
     from_code(code(error))
 }
 
+/// A value that is no error of the server's.
+pub(super) fn answered(value: Value) -> Result<Value, StoreError> {
+    match value {
+        Value::ServerError(error) => Err(from_server(&error)),
+        value => Ok(value),
+    }
+}
+
+/// Whether a node of a cluster answered that another one has the key.
+pub(super) fn is_redirection(value: &Value) -> bool {
+    matches!(value, Value::ServerError(error) if matches!(error.code(), "MOVED" | "ASK"))
+}
+
 /// Whether a replica answered that it takes no writes, or has lost its master.
 pub(super) fn is_from_replica(value: &Value) -> bool {
     matches!(value, Value::ServerError(error)
@@ -71,8 +84,10 @@ fn from_code(code: &str) -> StoreError {
         "OOM" => StoreErrorKind::OutOfMemory,
         "MISCONF" => StoreErrorKind::Misconfigured,
         "NOREPLICAS" => StoreErrorKind::NoReplicas,
-        "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK" | "CROSSSLOT" => {
-            StoreErrorKind::Cluster
+        "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" => StoreErrorKind::Cluster,
+        "MOVED" | "ASK" | "CROSSSLOT" => {
+            let why = "the server is part of a cluster: use redis-cluster:// in its address";
+            return StoreError::new(StoreErrorKind::Cluster, why);
         }
         _ => StoreErrorKind::Server,
     };

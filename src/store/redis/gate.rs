@@ -2,7 +2,7 @@
 
 use std::{
     future::Future,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -11,7 +11,7 @@ use super::{
     counts::ErrorCounts,
     error,
 };
-use crate::store::{StoreError, StoreErrorKind, StoreState};
+use crate::store::{StoreError, StoreErrorKind};
 
 /// So many operation limits a large record may take: 8 MiB in two seconds, by default.
 pub(super) const TRANSFER: u32 = 8;
@@ -20,26 +20,22 @@ pub(super) const TRANSFER: u32 = 8;
 #[derive(Debug)]
 pub(super) struct Gate {
     breaker: Mutex<Breaker>,
-    errors: ErrorCounts,
+    errors: Arc<ErrorCounts>,
     limit: Duration,
     address: String,
 }
 
 impl Gate {
-    pub(super) fn new(limit: Duration, address: String) -> Self {
-        Self { breaker: Mutex::default(), errors: ErrorCounts::default(), limit, address }
+    pub(super) fn new(limit: Duration, address: String, errors: Arc<ErrorCounts>) -> Self {
+        Self { breaker: Mutex::default(), errors, limit, address }
     }
 
     pub(super) fn limit(&self) -> Duration {
         self.limit
     }
 
-    pub(super) fn errors(&self) -> Vec<(StoreErrorKind, u64)> {
-        self.errors.snapshot()
-    }
-
-    pub(super) fn state(&self) -> StoreState {
-        if self.breaker().is_open() { StoreState::Degraded } else { StoreState::Ok }
+    pub(super) fn is_open(&self) -> bool {
+        self.breaker().is_open()
     }
 
     /// Whether an operation may go out now.
@@ -54,14 +50,15 @@ impl Gate {
         StoreError::new(StoreErrorKind::Open, why)
     }
 
-    /// Runs an operation that may go out, within the limit.
+    /// Runs an operation that may go out, within this limit.
     pub(super) async fn run<T>(
         &self,
         probe: bool,
+        limit: Duration,
         operation: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let mut forgo = Forgo { gate: self, armed: probe };
-        let result = within(self.limit, operation).await;
+        let result = within(limit, operation).await;
         forgo.armed = false;
         match &result {
             Ok(_) => self.succeeded(),
@@ -74,9 +71,10 @@ impl Gate {
     /// the server's health.
     pub(super) async fn transfer<T>(
         &self,
+        limit: Duration,
         operation: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let result = within(self.limit * TRANSFER, operation).await;
+        let result = within(limit, operation).await;
         match &result {
             Ok(_) => self.succeeded(),
             Err(error) if error.kind() == StoreErrorKind::TimedOut => self.count(error),
@@ -92,7 +90,7 @@ impl Gate {
         }
     }
 
-    /// Counts what failed on the keeper's line, which the breaker never holds up.
+    /// Counts what failed beside the breaker.
     pub(super) fn count(&self, error: &StoreError) {
         self.errors.count(error.kind());
     }

@@ -4,27 +4,27 @@ use std::{fmt, sync::Arc};
 
 use bb8_redis::{
     RedisConnectionManager, bb8,
-    redis::{self, Cmd},
+    redis::{self, Value},
 };
 
 use super::{
-    breaker::Admission,
     budget::Budget,
     builder::{RedisStoreBuilder, Server},
-    gate::Gate,
+    cluster::{Cluster, ClusterHeartbeat},
+    counts::ErrorCounts,
     heartbeat::RedisHeartbeat,
-    hub::Hub,
     keys::Names,
-    pool::{Pool, Request},
+    question::Question,
     session::RedisSession,
+    shard::Shard,
 };
 use crate::{
     id::KeyDigest,
     store::{Heartbeat, Session, Store, StoreError, StoreErrorKind, StoreState},
 };
 
-/// A store on Redis or Valkey, 6.2 or newer: on one server, or on one that sentinels
-/// watch, over TCP, TLS (feature `tls`) or a unix socket.
+/// A store on Redis or Valkey, 6.2 or newer: on one server, on one that sentinels watch,
+/// or on a cluster (7.0 or newer), over TCP, TLS (feature `tls`) or a unix socket.
 ///
 /// Clones share connections; the last one dropped ends them. See the
 /// [module docs](crate::store).
@@ -40,7 +40,18 @@ use crate::{
 ///   +zremrangebyscore +xadd +xrange +xrevrange +xtrim
 /// ```
 ///
-/// A database other than 0 needs `+select`, sentinels need `+role`.
+/// A database other than 0 needs `+select`, sentinels need `+role`, each node of a cluster
+/// `+ssubscribe +sunsubscribe +spublish +asking +cluster|slots`.
+///
+/// # Clusters
+///
+/// Each master is a server of its own: what happens to one does not concern the keys of
+/// the others, and connections are counted for each. [`StoreState::Degraded`] says that
+/// one of them, at least, does not answer. Where a key is now is found out when a node
+/// sends a question elsewhere, refuses it or is away. While a slot is on its way from one
+/// master to another, Redis refuses scripts with several keys of which some are absent:
+/// leases of running flights are kept, but nobody new joins them until it is there, and
+/// requests are answered without the store.
 #[derive(Clone)]
 pub struct RedisStore {
     shared: Arc<Shared>,
@@ -49,52 +60,42 @@ pub struct RedisStore {
 /// What all clones, sessions and heartbeats of a store share.
 pub(super) struct Shared {
     pub(super) names: Names,
-    pub(super) gate: Gate,
-    /// Small scripts.
-    pub(super) pool: Pool,
-    /// Large records, which would hold up small ones behind them.
-    pub(super) bodies: Pool,
-    pub(super) hub: Arc<Hub>,
-    /// What of answers the server has.
+    pub(super) servers: Servers,
+    pub(super) errors: Arc<ErrorCounts>,
+    /// What of answers the servers have.
     pub(super) budget: Arc<Budget>,
 }
 
+/// Where the data is.
+pub(super) enum Servers {
+    /// All on one server.
+    One(Arc<Shard>),
+    /// On the nodes of a cluster.
+    Many(Arc<Cluster>),
+}
+
 impl Shared {
-    /// Runs an operation within the limit, or refuses at once. No operation waits for
-    /// a store that is known to be away: it is asked beside them whether it is back.
-    pub(super) async fn run<T>(
-        self: &Arc<Self>,
-        operation: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        self.admit()?;
-        self.gate.run(false, operation).await
-    }
-
-    /// As [`run`](Self::run), for large records.
-    pub(super) async fn transfer<T>(
-        self: &Arc<Self>,
-        operation: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        self.admit()?;
-        self.gate.transfer(operation).await
-    }
-
-    fn admit(self: &Arc<Self>) -> Result<(), StoreError> {
-        match self.gate.admit() {
-            Admission::Pass => return Ok(()),
-            Admission::Probe => drop(tokio::spawn(Arc::clone(self).probe())),
-            Admission::Refused => {}
+    /// Asks the server that has the key.
+    pub(super) async fn ask(&self, question: Question<'_>) -> Result<Value, StoreError> {
+        match &self.servers {
+            Servers::One(shard) => shard.ask(question).await,
+            Servers::Many(cluster) => cluster.ask(question).await,
         }
-        Err(self.gate.refused())
     }
 
-    // A write, since a server that only reads is of no use.
-    async fn probe(self: Arc<Self>) {
-        let mut set = Cmd::new();
-        set.arg("SET").arg(self.names.probe()).arg(1).arg("PX").arg(1000);
-        let sent = self.pool.send(Request::Command(&set), true);
-        // The breaker has heard how it went.
-        drop(self.gate.run(true, sent).await);
+    /// What the token of the next grant is to be no less than, as far as is known here.
+    pub(super) fn prefetched(&self) -> u64 {
+        match &self.servers {
+            Servers::One(_) => 0,
+            Servers::Many(cluster) => cluster.prefetched(),
+        }
+    }
+
+    /// A token was given out.
+    pub(super) fn granted(&self, token: u64) {
+        if let Servers::Many(cluster) = &self.servers {
+            cluster.granted(token);
+        }
     }
 }
 
@@ -106,7 +107,8 @@ impl RedisStore {
     /// Where the address is not one, where nothing answers there in time, where
     /// the credentials are refused, where the user lacks a right that is needed, and
     /// where the server is too old, runs no scripts or is a replica. The error names the
-    /// address and what is missing, never the password.
+    /// address and what is missing, never the password. Of a cluster, one master at least
+    /// must answer, and none that does may lack anything.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         Self::builder(url).connect().await
     }
@@ -120,7 +122,11 @@ impl RedisStore {
     ///   server that the sentinels name, looked for anew by every connection; user and
     ///   password are the server's. `rediss-sentinel://…`: all of them over TLS.
     ///
-    /// `?protocol=resp2` makes do without pushes.
+    /// - `redis-cluster://[user:password@]host[:port],host[:port]`: some nodes of a cluster,
+    ///   who know the others; user and password are the same on all. `rediss-cluster://…`:
+    ///   all of them over TLS, with certificates for the names by which they know each other.
+    ///
+    /// `?protocol=resp2` makes do without pushes; a cluster older than 7.0 needs it.
     pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
         RedisStoreBuilder::new(Server::Url(url.into()))
     }
@@ -145,9 +151,17 @@ impl RedisStore {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Opens the push connection ahead of the first flight.
-    pub(super) fn warm(&self) {
-        self.shared.hub.keep();
+    /// Makes sure that the servers have what is needed, and opens their push connections
+    /// ahead of the first flight.
+    pub(super) async fn check(&self) -> Result<(), StoreError> {
+        match &self.shared.servers {
+            Servers::One(shard) => {
+                shard.connector.check().await?;
+                shard.hub.keep();
+                Ok(())
+            }
+            Servers::Many(cluster) => cluster.check().await,
+        }
     }
 }
 
@@ -157,7 +171,11 @@ impl Store for RedisStore {
     }
 
     fn heartbeat(&self) -> Box<dyn Heartbeat> {
-        Box::new(RedisHeartbeat::new(Arc::clone(&self.shared)))
+        let budget = Arc::clone(&self.shared.budget);
+        match &self.shared.servers {
+            Servers::One(shard) => Box::new(RedisHeartbeat::new(Arc::clone(shard), budget)),
+            Servers::Many(cluster) => Box::new(ClusterHeartbeat::new(Arc::clone(cluster), budget)),
+        }
     }
 
     fn is_remote(&self) -> bool {
@@ -165,18 +183,26 @@ impl Store for RedisStore {
     }
 
     fn state(&self) -> StoreState {
-        self.shared.gate.state()
+        let away = match &self.shared.servers {
+            Servers::One(shard) => shard.gate.is_open(),
+            Servers::Many(cluster) => cluster.is_open(),
+        };
+        if away { StoreState::Degraded } else { StoreState::Ok }
     }
 
     fn errors(&self) -> Vec<(StoreErrorKind, u64)> {
-        self.shared.gate.errors()
+        self.shared.errors.snapshot()
     }
 }
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = match &self.shared.servers {
+            Servers::One(shard) => shard.connector.to_string(),
+            Servers::Many(cluster) => cluster.to_string(),
+        };
         f.debug_struct("RedisStore")
-            .field("address", &format_args!("{}", self.shared.hub.connector))
+            .field("address", &format_args!("{address}"))
             .field("state", &self.state())
             .field("errors", &self.errors())
             .field("stored_bytes", &self.stored_bytes())

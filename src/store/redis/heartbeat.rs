@@ -2,37 +2,61 @@
 
 use std::sync::Arc;
 
-use bb8_redis::redis::{Pipeline, Value};
+use bb8_redis::redis::Value;
 
-use super::{error, handle::Shared, pool::Connection, reply, script::Call, step};
-use crate::store::{Beat, BeatReply, BoxFuture, Heartbeat, StoreError, StoreErrorKind};
+use super::{
+    budget::Budget, error, keys::Names, pool::Connection, reply, script::Call, shard::Shard, step,
+};
+use crate::store::{Beat, BeatReply, BoxFuture, Heartbeat, Join, StoreError, StoreErrorKind};
 
 // So many that a batch is one write, so few that the server answers the first of
 // many in time.
 const CHUNK: usize = 512;
 
-/// Renews and watches on a connection that nothing else can hold up.
-pub(super) struct RedisHeartbeat {
-    shared: Arc<Shared>,
+/// A connection to one server that nothing else can hold up.
+pub(super) struct KeeperLine {
+    shard: Arc<Shard>,
     connection: Option<Connection>,
     /// A connection that is on its way, for longer than one beat waits if need be.
     opening: Option<BoxFuture<'static, Result<Connection, StoreError>>>,
 }
 
-impl RedisHeartbeat {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, connection: None, opening: None }
+impl KeeperLine {
+    pub(super) fn new(shard: Arc<Shard>) -> Self {
+        Self { shard, connection: None, opening: None }
     }
 
-    async fn chunk(&mut self, calls: &[Call]) -> Result<Vec<Value>, StoreError> {
-        let limit = self.shared.gate.limit();
+    /// Sends scripts, each of which may be sent again, and answers each by itself;
+    /// `asking`: of a node that their slots are on their way to.
+    pub(super) async fn ask(
+        &mut self,
+        calls: &[Call],
+        asking: bool,
+    ) -> Vec<Result<Value, StoreError>> {
+        let mut replies = Vec::with_capacity(calls.len());
+        for chunk in calls.chunks(CHUNK) {
+            match self.chunk(chunk, asking).await {
+                Ok(answers) => replies.extend(answers.into_iter().map(Ok)),
+                // The rest would wait as long, and be as late.
+                Err(error) => {
+                    replies.resize_with(calls.len(), || Err(error.clone()));
+                    break;
+                }
+            }
+        }
+        replies.resize_with(calls.len(), || Err(error::bad_reply()));
+        replies
+    }
+
+    async fn chunk(&mut self, calls: &[Call], asking: bool) -> Result<Vec<Value>, StoreError> {
+        let limit = self.shard.gate.limit();
         let opened = tokio::time::timeout(limit, self.open()).await;
         opened.unwrap_or_else(|_| Err(error::timed_out()))?;
-        let result = tokio::time::timeout(limit, self.ask(calls)).await;
+        let result = tokio::time::timeout(limit, self.put(calls, asking)).await;
         let result = result.unwrap_or_else(|_| Err(error::timed_out()));
         match &result {
             Ok(answers) if answers.iter().all(|a| matches!(a, Value::ServerError(_))) => {}
-            Ok(_) => self.shared.gate.succeeded(),
+            Ok(_) => self.shard.gate.succeeded(),
             Err(_) => self.connection = None,
         }
         result
@@ -44,7 +68,7 @@ impl RedisHeartbeat {
             || self.connection.is_none()
         {
             let opening = self.opening.get_or_insert_with(|| {
-                let connector = self.shared.hub.connector.clone();
+                let connector = self.shard.connector.clone();
                 Box::pin(async move { Connection::open(&connector).await })
             });
             let opened = opening.await;
@@ -54,55 +78,47 @@ impl RedisHeartbeat {
         Ok(())
     }
 
-    async fn ask(&mut self, calls: &[Call]) -> Result<Vec<Value>, StoreError> {
-        match self.send(calls).await {
+    async fn put(&mut self, calls: &[Call], asking: bool) -> Result<Vec<Value>, StoreError> {
+        match self.send(calls, asking).await {
             // It broke while it was idle: every operation may be sent again.
             Err(error) if error.kind() == StoreErrorKind::Disconnected => {
                 self.connection = None;
                 self.open().await?;
-                self.send(calls).await
+                self.send(calls, asking).await
             }
             result => result,
         }
     }
 
-    async fn send(&mut self, calls: &[Call]) -> Result<Vec<Value>, StoreError> {
-        let limit = self.shared.gate.limit();
+    async fn send(&mut self, calls: &[Call], asking: bool) -> Result<Vec<Value>, StoreError> {
+        let limit = self.shard.gate.limit();
         let connection = self.connection.as_mut().ok_or_else(error::timed_out)?;
-        let mut pipe = Pipeline::with_capacity(calls.len());
-        for call in calls {
-            pipe.add_command(call.by_hash());
-        }
-        let mut answers = connection.many(&pipe, limit).await?;
-        let mut pipe = Pipeline::new();
-        let mut again = Vec::new();
-        for (place, answer) in answers.iter().enumerate() {
-            if error::is_missing_script(answer) {
-                again.push(place);
-                pipe.add_command(calls[place].whole());
-            }
-        }
+        let by_hash = calls.iter().map(Call::by_hash).collect();
+        let mut answers = connection.each(by_hash, asking, limit).await?;
+        let missing = |(place, answer)| error::is_missing_script(answer).then_some(place);
+        let again: Vec<usize> = answers.iter().enumerate().filter_map(missing).collect();
         if !again.is_empty() {
-            for (place, answer) in again.into_iter().zip(connection.many(&pipe, limit).await?) {
+            let whole = again.iter().map(|place| calls[*place].whole()).collect();
+            for (place, answer) in
+                again.into_iter().zip(connection.each(whole, asking, limit).await?)
+            {
                 answers[place] = answer;
             }
         }
         Ok(answers)
     }
+}
 
-    fn call(&self, beat: &Beat) -> Call {
-        let names = &self.shared.names;
-        match beat {
-            Beat::Renew { key, flight, lease } => step::renew(names, *key, *flight, *lease),
-            Beat::Watch { key, join, mark } => {
-                let look = crate::store::Join { look_only: true, ..join.clone() };
-                step::join(names, *key, &look, Some(*mark))
-            }
-            Beat::Release { key, flight, token, status } => {
-                step::release(names, *key, *flight, *token, *status)
-            }
-            Beat::Leave { key, waiter } => step::leave(names, *key, *waiter),
-        }
+/// Renews and watches on one server.
+pub(super) struct RedisHeartbeat {
+    shard: Arc<Shard>,
+    budget: Arc<Budget>,
+    line: KeeperLine,
+}
+
+impl RedisHeartbeat {
+    pub(super) fn new(shard: Arc<Shard>, budget: Arc<Budget>) -> Self {
+        Self { line: KeeperLine::new(Arc::clone(&shard)), shard, budget }
     }
 }
 
@@ -112,40 +128,48 @@ impl Heartbeat for RedisHeartbeat {
         batch: &'a [Beat],
     ) -> BoxFuture<'a, Vec<Result<BeatReply, StoreError>>> {
         Box::pin(async move {
-            let mut replies = Vec::with_capacity(batch.len());
-            for beats in batch.chunks(CHUNK) {
-                let calls: Vec<Call> = beats.iter().map(|beat| self.call(beat)).collect();
-                match self.chunk(&calls).await {
-                    Ok(answers) => {
-                        let mut answers = answers.into_iter();
-                        replies.extend(
-                            beats.iter().map(|beat| {
-                                read(beat, answers.next().ok_or_else(error::bad_reply)?)
-                            }),
-                        );
-                    }
-                    // The rest would wait as long, and be as late.
-                    Err(error) => {
-                        replies.resize_with(batch.len(), || Err(error.clone()));
-                        break;
-                    }
-                }
-            }
-            for (beat, reply) in batch.iter().zip(&replies) {
-                if let (Beat::Renew { key, lease, .. }, Ok(BeatReply::Renewed { .. })) =
-                    (beat, reply)
-                {
-                    self.shared.budget.renewed(*key, *lease);
-                }
-            }
+            let calls: Vec<Call> = batch.iter().map(|beat| call(&self.shard.names, beat)).collect();
+            let answers = self.line.ask(&calls, false).await;
+            let replies = batch.iter().zip(answers).map(|(beat, answer)| read(beat, answer?));
+            let replies: Vec<_> = replies.collect();
+            note_renewals(&self.budget, batch, &replies);
             let failed = replies.iter().filter_map(|reply| reply.as_ref().err());
-            failed.for_each(|error| self.shared.gate.count(error));
+            failed.for_each(|error| self.shard.gate.count(error));
             replies
         })
     }
 }
 
-fn read(beat: &Beat, answer: Value) -> Result<BeatReply, StoreError> {
+/// The script of one operation.
+pub(super) fn call(names: &Names, beat: &Beat) -> Call {
+    match beat {
+        Beat::Renew { key, flight, lease } => step::renew(names, *key, *flight, *lease),
+        Beat::Watch { key, join, mark } => {
+            let look = Join { look_only: true, ..join.clone() };
+            step::join(names, *key, &look, Some(*mark), 0)
+        }
+        Beat::Release { key, flight, token, status } => {
+            step::release(names, *key, *flight, *token, *status)
+        }
+        Beat::Leave { key, waiter } => step::leave(names, *key, *waiter),
+    }
+}
+
+/// What was renewed stays in the server for longer.
+pub(super) fn note_renewals(
+    budget: &Budget,
+    batch: &[Beat],
+    replies: &[Result<BeatReply, StoreError>],
+) {
+    for (beat, reply) in batch.iter().zip(replies) {
+        if let (Beat::Renew { key, lease, .. }, Ok(BeatReply::Renewed { .. })) = (beat, reply) {
+            budget.renewed(*key, *lease);
+        }
+    }
+}
+
+/// What its answer says.
+pub(super) fn read(beat: &Beat, answer: Value) -> Result<BeatReply, StoreError> {
     match beat {
         Beat::Renew { .. } => reply::renewed(answer),
         Beat::Watch { .. } => reply::joined(answer).map(BeatReply::Watched),

@@ -1,6 +1,6 @@
 //! Who listens to which key, and the one connection that pushes come by.
 //!
-//! `SUBSCRIBE` and `join` go in one write, so that the server runs them in this
+//! `SUBSCRIBE` (in a cluster `SSUBSCRIBE`) and `join` go in one write, so that the server runs them in this
 //! order and no push falls between the two. What is sent is sent under the lock of
 //! the table, so that the server sees subscriptions change in the table's order.
 
@@ -22,7 +22,7 @@ use super::{
     queue::Queue,
     seat::Seat,
 };
-use crate::id::KeyDigest;
+use crate::{id::KeyDigest, store::Pushed};
 
 /// The listeners of a process.
 pub(super) struct Hub {
@@ -39,6 +39,9 @@ pub(super) struct Hub {
 pub(super) struct Table {
     pub(super) line: Option<Line>,
     pub(super) listeners: HashMap<KeyDigest, Vec<Arc<Queue>>>,
+    /// In a cluster: subscriptions whose end was asked for, and how often.
+    pub(super) leaving: HashMap<KeyDigest, u32>,
+    pub(super) marks: u64,
     keeper: Option<AbortHandle>,
     connecting: bool,
     lines: u64,
@@ -64,8 +67,20 @@ impl Hub {
     /// Listens for one key from now on.
     pub(super) fn seat(self: &Arc<Self>, key: KeyDigest) -> Seat {
         let queue = Arc::new(Queue::default());
-        self.table().listeners.entry(key).or_default().push(Arc::clone(&queue));
+        self.admit(key, &queue);
         Seat::new(Arc::clone(self), key, queue)
+    }
+
+    /// Listens for one key by this queue.
+    pub(super) fn admit(&self, key: KeyDigest, queue: &Arc<Queue>) {
+        self.table().listeners.entry(key).or_default().push(Arc::clone(queue));
+    }
+
+    /// Tells those to look whose keys have gone to another server.
+    pub(super) fn displace(&self, gone: impl Fn(KeyDigest) -> bool) {
+        let table = self.table();
+        let displaced = table.listeners.iter().filter(|(key, _)| gone(**key));
+        displaced.flat_map(|(_, queues)| queues).for_each(|queue| queue.push(Pushed::Gap));
     }
 
     /// Makes sure that somebody keeps the line up, in a runtime that lives.
@@ -85,7 +100,7 @@ impl Hub {
     }
 
     /// Waits a while for a line that is being opened; not for one that failed.
-    pub(super) async fn line_opened(&self) {
+    pub(super) async fn line_opened(&self, limit: Duration) {
         let wait = async {
             loop {
                 let changed = self.changed.notified();
@@ -97,7 +112,7 @@ impl Hub {
                 changed.await;
             }
         };
-        let _ = tokio::time::timeout(self.limit / 2, wait).await;
+        let _ = tokio::time::timeout(limit, wait).await;
     }
 
     /// The number of a line that is about to be opened.
@@ -124,8 +139,9 @@ impl Hub {
         let mut pipe = Pipeline::new();
         let mut table = self.table();
         for key in table.listeners.keys() {
-            pipe.cmd("SUBSCRIBE").arg(self.names.channel(*key));
+            pipe.cmd(self.names.subscribe()).arg(self.names.channel(*key));
         }
+        table.leaving.clear();
         table.connecting = false;
         table.line = Some(Line { number, connection: connection.clone() });
         let sent = (!pipe.is_empty()).then(|| Sent::new(connection, pipe));
@@ -151,9 +167,30 @@ impl Hub {
     pub(super) fn hear(&self, number: u64, info: PushInfo) {
         match info.kind {
             PushKind::Disconnection => self.give_up(number),
-            PushKind::Message => self.message(info.data),
+            PushKind::Message | PushKind::SMessage => self.message(info.data),
+            PushKind::SUnsubscribe => self.ended(&info.data),
             _ => {}
         }
+    }
+
+    /// A subscription ended: asked for here, or since its slot has left the server.
+    fn ended(&self, data: &[Value]) {
+        let Some(Value::BulkString(channel)) = data.first() else { return };
+        let Some(key) = self.names.key_of_channel(channel) else { return };
+        let mut table = self.table();
+        if let Some(count) = table.leaving.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                table.leaving.remove(&key);
+            }
+            return;
+        }
+        for queue in table.listeners.get(&key).into_iter().flatten() {
+            queue.set_line(None);
+            queue.push(Pushed::Gap);
+        }
+        drop(table);
+        self.connector.doubt();
     }
 
     fn message(&self, data: Vec<Value>) {

@@ -1,5 +1,6 @@
 //! Names in the server: all keys of one flight key share a slot.
 
+use super::cluster::slot_of;
 use crate::id::{FlightId, KeyDigest};
 
 /// Makes names under one prefix and database.
@@ -7,11 +8,23 @@ use crate::id::{FlightId, KeyDigest};
 pub(super) struct Names {
     prefix: String,
     channels: String,
+    sharded: bool,
 }
 
 impl Names {
     pub(super) fn new(prefix: &str, db: i64) -> Self {
-        Self { prefix: prefix.to_owned(), channels: format!("{prefix}:push:{db}:{{") }
+        let channels = format!("{prefix}:push:{db}:{{");
+        Self { prefix: prefix.to_owned(), channels, sharded: false }
+    }
+
+    /// The same names, in a cluster.
+    pub(super) fn sharded(self) -> Self {
+        Self { sharded: true, ..self }
+    }
+
+    /// Whether keys of different flights may lie on different servers.
+    pub(super) fn is_sharded(&self) -> bool {
+        self.sharded
     }
 
     pub(super) fn meta(&self, key: KeyDigest) -> String {
@@ -42,6 +55,25 @@ impl Names {
     /// Written to see whether the server takes writes.
     pub(super) fn probe(&self) -> String {
         format!("{}:probe", self.prefix)
+    }
+
+    /// As [`probe`](Self::probe), on a server that has some slots only.
+    pub(super) fn probe_where(&self, has: impl Fn(u16) -> bool) -> String {
+        let mut names = (0..=u16::MAX).map(|n| format!("{}:{n}", self.probe()));
+        names.find(|name| has(slot_of(name.as_bytes()))).unwrap_or_else(|| self.probe())
+    }
+
+    /// The commands for this kind of channel.
+    pub(super) fn publish(&self) -> &'static str {
+        if self.sharded { "SPUBLISH" } else { "PUBLISH" }
+    }
+
+    pub(super) fn subscribe(&self) -> &'static str {
+        if self.sharded { "SSUBSCRIBE" } else { "SUBSCRIBE" }
+    }
+
+    pub(super) fn unsubscribe(&self) -> &'static str {
+        if self.sharded { "SUNSUBSCRIBE" } else { "UNSUBSCRIBE" }
     }
 
     // The database is named: channels are not divided by it.
@@ -76,6 +108,7 @@ fn nibble(digit: u8) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::redis::cluster::slot_of_flight;
 
     #[test]
     fn channels_are_read_back() {
@@ -87,12 +120,6 @@ mod tests {
         assert_eq!(names.key_of_channel(channel.to_uppercase().as_bytes()), None);
         assert_eq!(names.key_of_channel(&channel.as_bytes()[..channel.len() - 2]), None);
         assert_eq!(names.key_of_channel(b""), None);
-    }
-
-    /// What of a key a cluster takes to find its slot.
-    fn hash_tag(key: &str) -> &str {
-        let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
-        tag.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(key)
     }
 
     #[test]
@@ -110,7 +137,7 @@ mod tests {
                 staged,
                 channel,
             ] {
-                assert_eq!(hash_tag(&name), key.to_string(), "{name}");
+                assert_eq!(slot_of(name.as_bytes()), slot_of_flight(key), "{name}");
             }
         }
     }

@@ -17,7 +17,7 @@ use crate::store::Pushed;
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-type Answer = Result<Vec<Value>, RedisError>;
+pub(super) type Answer = Result<Vec<Value>, RedisError>;
 
 /// Commands that were handed to a connection, and the answers to come.
 pub(super) enum Sent {

@@ -13,12 +13,16 @@
 //! `K` is the key's digest in braces. All but the last expire. Connections are
 //! constant in number: a few for scripts, one for large records and for what is read
 //! of streams, one for pushes, one for each heartbeat.
+//!
+//! A [`shard`] is one server with these; in a [`cluster`] there is one for each master.
 
 mod address;
+mod ask_once;
 mod breaker;
 mod budget;
 mod builder;
 mod check;
+mod cluster;
 mod connect;
 mod counts;
 mod error;
@@ -33,12 +37,14 @@ mod line;
 mod pieces;
 mod pool;
 mod push;
+mod question;
 mod queue;
 mod reply;
 mod script;
 mod seat;
 mod sentinel;
 mod session;
+mod shard;
 mod step;
 mod suspect;
 mod term;

@@ -14,6 +14,8 @@ use bb8_redis::{
     redis::{Cmd, Pipeline, PushKind, Value, aio::MultiplexedConnection},
 };
 
+use tokio::sync::Notify;
+
 use super::{connect::Connector, error, script::Call, suspect::Suspect, term::Term};
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -33,7 +35,18 @@ enum Source {
 
 /// What is asked of a connection.
 #[derive(Clone, Copy)]
-pub(super) enum Request<'a> {
+pub(super) struct Request<'a> {
+    pub(super) what: What<'a>,
+    /// It may be sent twice, so that a connection that broke while it was idle costs
+    /// nobody an error.
+    pub(super) again: bool,
+    /// Of a node that a slot is on its way to.
+    pub(super) asking: bool,
+}
+
+/// The command or the script itself.
+#[derive(Clone, Copy)]
+pub(super) enum What<'a> {
     /// A command.
     Command(&'a Cmd),
     /// A script, in one write with a command before it.
@@ -43,6 +56,36 @@ pub(super) enum Request<'a> {
         /// The script.
         call: &'a Call,
     },
+}
+
+impl<'a> Request<'a> {
+    pub(super) fn script(call: &'a Call) -> Self {
+        Self { what: What::Script { before: None, call }, again: true, asking: false }
+    }
+
+    pub(super) fn command(command: &'a Cmd) -> Self {
+        Self { what: What::Command(command), again: true, asking: false }
+    }
+
+    /// The same, with a command before it.
+    pub(super) fn after(self, before: &'a Cmd) -> Self {
+        match self.what {
+            What::Script { call, .. } => {
+                Self { what: What::Script { before: Some(before), call }, ..self }
+            }
+            What::Command(_) => self,
+        }
+    }
+
+    /// The same, sent once.
+    pub(super) fn once(self) -> Self {
+        Self { again: false, ..self }
+    }
+
+    /// The same, for a node that a slot is on its way to.
+    pub(super) fn asking(self) -> Self {
+        Self { asking: true, ..self }
+    }
 }
 
 /// A connection, and whether it is known to be of no more use.
@@ -60,11 +103,13 @@ struct Manager {
     // Why the last connection could not be made: a waiting checkout only hears
     // that its time is up.
     last_error: Arc<Mutex<Option<StoreError>>>,
+    failed: Arc<Notify>,
 }
 
 impl Pool {
     pub(super) fn new(connector: Connector, size: u32, limit: Duration) -> Self {
-        let manager = Manager { connector, last_error: Arc::default() };
+        let (last_error, failed) = (Arc::default(), Arc::default());
+        let manager = Manager { connector, last_error, failed };
         Self { source: Source::Own(OnceLock::new()), manager, size, limit }
     }
 
@@ -77,16 +122,12 @@ impl Pool {
         Self { source: Source::Given(pool), ..Self::new(connector, 0, limit) }
     }
 
-    /// Sends a request. `again` says that it may be sent more than once, so that
-    /// connections that broke while they were idle cost nobody an error.
-    pub(super) async fn send(
-        &self,
-        request: Request<'_>,
-        again: bool,
-    ) -> Result<Value, StoreError> {
+    /// Sends a request; the server's errors are values. One that may be sent again is, so
+    /// that connections that broke while they were idle cost nobody an error.
+    pub(super) async fn send(&self, request: Request<'_>) -> Result<Value, StoreError> {
         // A server that went away and came back broke them all, and none tells of it
         // before it is used, or a moment later.
-        let tries = if again { self.size.max(1) + 1 } else { 1 };
+        let tries = if request.again { self.size.max(1) + 1 } else { 1 };
         let mut failed = None;
         for _ in 0..tries {
             let mut connection = match self.connection().await {
@@ -121,9 +162,17 @@ impl Pool {
                 .build_unchecked(self.manager.clone())
         });
         loop {
-            let connection = match pool.get().await {
+            let failed = self.manager.failed.notified();
+            let got = tokio::select! {
+                biased;
+                got = pool.get() => got,
+                // The pool would have everybody wait for the next one, which nobody opens.
+                () = failed => Err(bb8::RunError::TimedOut),
+            };
+            let connection = match got {
                 Ok(connection) => connection.clone(),
                 Err(bb8::RunError::User(error)) => return Err(error),
+                Err(bb8::RunError::TimedOut) if pool.state().connections > 0 => continue,
                 Err(bb8::RunError::TimedOut) => return Err(self.manager.why_late()),
             };
             if !connection.is_broken() {
@@ -172,12 +221,7 @@ impl Connection {
         self.broken.load(Ordering::Relaxed) || self.term.as_ref().is_some_and(Term::is_over)
     }
 
-    /// Sends commands in one write; the server's errors are values.
-    pub(super) async fn many(
-        &mut self,
-        pipe: &Pipeline,
-        limit: Duration,
-    ) -> Result<Vec<Value>, StoreError> {
+    async fn many(&mut self, pipe: &Pipeline, limit: Duration) -> Result<Vec<Value>, StoreError> {
         let suspect = Suspect::new(limit, || self.broken.store(true, Ordering::Relaxed));
         let result = self.handle.send_packed_commands(pipe, 0, pipe.len()).await;
         suspect.answered(result.as_ref().err());
@@ -188,40 +232,58 @@ impl Connection {
         result.map_err(|error| error::from_redis(&error))
     }
 
+    /// Sends commands in one write; the server's errors are values. `asking`: of a node that the slots are on their way to.
+    pub(super) async fn each(
+        &mut self,
+        commands: Vec<Cmd>,
+        asking: bool,
+        limit: Duration,
+    ) -> Result<Vec<Value>, StoreError> {
+        let mut pipe = Pipeline::with_capacity(2 * commands.len());
+        for command in commands {
+            if asking {
+                pipe.cmd("ASKING");
+            }
+            pipe.add_command(command);
+        }
+        let answers = self.many(&pipe, limit).await?;
+        // Each answer follows the one to `ASKING`.
+        let step = if asking { 2 } else { 1 };
+        Ok(answers.into_iter().skip(step - 1).step_by(step).collect())
+    }
+
     async fn ask(&mut self, request: Request<'_>, limit: Duration) -> Result<Value, StoreError> {
-        let value = match request {
-            Request::Command(command) => self.last_of(&[command], limit).await?,
-            Request::Script { before, call } => {
+        let asking = request.asking;
+        match request.what {
+            What::Command(command) => {
+                let value = self.last_of(&[command], asking, limit).await?;
+                // A value of a foreign kind under our name is none of ours.
+                let foreign = matches!(&value, Value::ServerError(e) if e.code() == "WRONGTYPE");
+                Ok(if foreign { Value::Nil } else { value })
+            }
+            What::Script { before, call } => {
                 let by_hash = call.by_hash();
                 let value = match before {
-                    Some(before) => self.last_of(&[before, &by_hash], limit).await?,
-                    None => self.last_of(&[&by_hash], limit).await?,
+                    Some(before) => self.last_of(&[before, &by_hash], asking, limit).await?,
+                    None => self.last_of(&[&by_hash], asking, limit).await?,
                 };
                 if error::is_missing_script(&value) {
-                    self.last_of(&[&call.whole()], limit).await?
+                    self.last_of(&[&call.whole()], asking, limit).await
                 } else {
-                    value
+                    Ok(value)
                 }
             }
-        };
-        match value {
-            // A value of a foreign kind under our name is none of ours.
-            Value::ServerError(error)
-                if error.code() == "WRONGTYPE" && matches!(request, Request::Command(_)) =>
-            {
-                Ok(Value::Nil)
-            }
-            Value::ServerError(error) => Err(error::from_server(&error)),
-            value => Ok(value),
         }
     }
 
-    async fn last_of(&mut self, commands: &[&Cmd], limit: Duration) -> Result<Value, StoreError> {
-        let mut pipe = Pipeline::with_capacity(commands.len());
-        for &command in commands {
-            pipe.add_command(command.clone());
-        }
-        self.many(&pipe, limit).await?.pop().ok_or_else(error::bad_reply)
+    async fn last_of(
+        &mut self,
+        commands: &[&Cmd],
+        asking: bool,
+        limit: Duration,
+    ) -> Result<Value, StoreError> {
+        let commands = commands.iter().map(|&command| command.clone()).collect();
+        self.each(commands, asking, limit).await?.pop().ok_or_else(error::bad_reply)
     }
 }
 
@@ -250,6 +312,9 @@ impl bb8::ManageConnection for Manager {
     async fn connect(&self) -> Result<Connection, StoreError> {
         let result = Connection::open(&self.connector).await;
         self.note(result.as_ref().err().cloned());
+        if result.is_err() {
+            self.failed.notify_waiters();
+        }
         result
     }
 

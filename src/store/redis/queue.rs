@@ -2,7 +2,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -19,6 +22,8 @@ const BYTES: usize = 1 << 20;
 pub(super) struct Queue {
     waiting: Mutex<Waiting>,
     arrived: Notify,
+    /// The line on which the server confirmed the subscription; 0: none.
+    line: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -28,6 +33,16 @@ struct Waiting {
 }
 
 impl Queue {
+    /// Whether the server confirmed the subscription on this line.
+    pub(super) fn is_on(&self, line: u64) -> bool {
+        self.line.load(Ordering::Relaxed) == line
+    }
+
+    /// It did, or ended it.
+    pub(super) fn set_line(&self, line: Option<u64>) {
+        self.line.store(line.unwrap_or(0), Ordering::Relaxed);
+    }
+
     /// Adds a push; where there is no room, all become one word to look.
     pub(super) fn push(&self, pushed: Pushed) {
         {

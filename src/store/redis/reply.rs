@@ -93,6 +93,11 @@ pub(super) fn gone(value: Value) -> Result<BeatReply, StoreError> {
     }
 }
 
+/// The number that tokens go on from.
+pub(super) fn counted(value: Value) -> Result<u64, StoreError> {
+    Reply::new(value)?.number()
+}
+
 struct Reply(std::vec::IntoIter<Value>);
 
 impl Reply {

@@ -2,13 +2,21 @@
 
 use std::{
     future::Future,
+    io,
     sync::Arc,
     task::{Context, Waker},
 };
 
-use bb8_redis::redis::{Cmd, Pipeline, Value};
+use bb8_redis::redis::{Cmd, Pipeline, PushKind, Value};
 
-use super::{error, hub::Hub, line::Sent, queue::Queue, script::Call, suspect::Suspect};
+use super::{
+    error,
+    hub::{Hub, Table},
+    line::{Answer, Sent},
+    queue::Queue,
+    script::Call,
+    suspect::Suspect,
+};
 use crate::{
     id::KeyDigest,
     store::{Pushed, StoreError},
@@ -19,13 +27,11 @@ pub(super) struct Seat {
     hub: Arc<Hub>,
     key: KeyDigest,
     queue: Arc<Queue>,
-    /// The line on which the server confirmed the subscription.
-    line: u64,
 }
 
 impl Seat {
     pub(super) fn new(hub: Arc<Hub>, key: KeyDigest, queue: Arc<Queue>) -> Self {
-        Self { hub, key, queue, line: 0 }
+        Self { hub, key, queue }
     }
 
     /// The next push for the key.
@@ -33,30 +39,43 @@ impl Seat {
         self.queue.next().await
     }
 
+    /// Listens by another server's line from now on, where that has the key.
+    pub(super) fn move_to(&mut self, hub: &Arc<Hub>) {
+        if Arc::ptr_eq(&self.hub, hub) {
+            return;
+        }
+        self.leave();
+        self.queue.set_line(None);
+        self.hub = Arc::clone(hub);
+        hub.admit(self.key, &self.queue);
+    }
+
     /// Subscribes and runs a script in one write. None where there is no line.
     pub(super) async fn send(&mut self, call: &Call) -> Option<Result<Value, StoreError>> {
-        let mut pipe = Pipeline::with_capacity(2);
-        let (line, sent) = {
-            let table = self.hub.table();
+        let mut pipe = Pipeline::with_capacity(3);
+        let (line, mark, sent) = {
+            let mut table = self.hub.table();
             let line = table.line.clone()?;
             // Each seat sends it: another's may have been dropped unsent.
-            if self.line != line.number {
-                pipe.cmd("SUBSCRIBE").arg(self.hub.names.channel(self.key));
+            if !self.queue.is_on(line.number) {
+                pipe.cmd(self.hub.names.subscribe()).arg(self.hub.names.channel(self.key));
             }
             pipe.add_command(call.by_hash());
+            let mark = Mark::on(&mut table, &self.hub, &mut pipe);
             let sent = Sent::new(line.connection.clone(), pipe);
-            (line, sent)
+            (line, mark, sent)
         };
         let suspect = Suspect::new(self.hub.limit, || self.hub.give_up(line.number));
-        let mut answers = sent.await;
+        let mut answers = mark.check(sent.await);
         if let Ok(values) = &answers {
             if values.len() == 2 && !matches!(values[0], Value::ServerError(_)) {
-                self.line = line.number;
+                self.queue.set_line(Some(line.number));
             }
             if values.last().is_some_and(error::is_missing_script) {
-                let mut pipe = Pipeline::with_capacity(1);
+                let mut pipe = Pipeline::with_capacity(2);
                 pipe.add_command(call.whole());
-                answers = Sent::new(line.connection, pipe).await;
+                let mark = Mark::on(&mut self.hub.table(), &self.hub, &mut pipe);
+                answers = mark.check(Sent::new(line.connection, pipe).await);
             }
         }
         suspect.answered(answers.as_ref().err());
@@ -70,8 +89,8 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
-    fn drop(&mut self) {
+impl Seat {
+    fn leave(&self) {
         let mut table = self.hub.table();
         let Some(queues) = table.listeners.get_mut(&self.key) else { return };
         queues.retain(|queue| !Arc::ptr_eq(queue, &self.queue));
@@ -80,12 +99,57 @@ impl Drop for Seat {
         }
         table.listeners.remove(&self.key);
         let Some(mut line) = table.line.clone() else { return };
+        if self.hub.names.is_sharded() {
+            *table.leaving.entry(self.key).or_default() += 1;
+        }
         let mut command = Cmd::new();
-        command.arg("UNSUBSCRIBE").arg(self.hub.names.channel(self.key)).set_no_response(true);
+        let channel = self.hub.names.channel(self.key);
+        command.arg(self.hub.names.unsubscribe()).arg(channel).set_no_response(true);
         // The first poll hands it over; nobody waits for the answer.
         let mut sent = Box::pin(tokio::task::unconstrained(async move {
             line.connection.send_packed_command(&command).await
         }));
         let _ = sent.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// Ends what is sent to a node of a cluster. A node that lost a slot says so unasked,
+/// by what the client takes for an answer: all that come after it are then taken for
+/// those of the question before. What does not end with its own mark is such a one.
+struct Mark(Option<u64>);
+
+impl Mark {
+    fn on(table: &mut Table, hub: &Hub, pipe: &mut Pipeline) -> Self {
+        if !hub.names.is_sharded() {
+            return Self(None);
+        }
+        table.marks += 1;
+        // Nobody subscribes to that, and to end it takes no right of its own.
+        pipe.cmd("UNSUBSCRIBE").arg(table.marks);
+        Self(Some(table.marks))
+    }
+
+    /// The answers without the mark.
+    fn check(&self, answers: Answer) -> Answer {
+        let Some(mark) = self.0 else { return answers };
+        let mut values = answers?;
+        match values.pop() {
+            Some(Value::Push { kind: PushKind::Unsubscribe, data })
+                if matches!(&data[..], [Value::BulkString(name), ..]
+                    if *name == mark.to_string().into_bytes()) =>
+            {
+                Ok(values)
+            }
+            _ => {
+                let why = io::Error::new(io::ErrorKind::ConnectionAborted, "answers are mixed up");
+                Err(why.into())
+            }
+        }
     }
 }

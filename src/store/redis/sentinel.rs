@@ -3,12 +3,12 @@
 use std::{fmt, time::Duration};
 
 use bb8_redis::redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, ProtocolVersion, RedisError, Value,
+    Cmd, ConnectionInfo, RedisError, Value,
     aio::{ConnectionLike, MultiplexedConnection},
 };
 use tokio::{task::JoinSet, time::Instant};
 
-use super::error;
+use super::{address::Place, ask_once::ask_once, error};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// A moment's part of the time limit: 50 ms, by default.
@@ -82,9 +82,6 @@ impl Sentinels {
     }
 }
 
-/// A server's host and port.
-pub(super) type Place = (String, u16);
-
 /// How many sentinels say so.
 #[derive(Default)]
 struct Votes(Vec<(usize, Place)>);
@@ -114,17 +111,9 @@ async fn ask(
     let failed = |cause: &RedisError| {
         error::unreachable(&format_args!("the sentinel at {}", place.addr()), cause)
     };
-    let settings =
-        place.redis_settings().clone().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
-    let client =
-        Client::open(place.clone().set_redis_settings(settings)).map_err(|e| failed(&e))?;
-    let config =
-        AsyncConnectionConfig::new().set_connection_timeout(Some(limit)).set_response_timeout(None);
-    let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-    let mut connection = connection.map_err(|e| failed(&e))?;
     let mut ask = Cmd::new();
     ask.arg("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master);
-    match connection.req_packed_command(&ask).await.map_err(|e| failed(&e))? {
+    match ask_once(place, &ask, limit).await.map_err(|e| failed(&e))? {
         Value::Array(place) => match &place[..] {
             [Value::BulkString(host), Value::BulkString(port)] => {
                 let text = |bytes: &[u8]| std::str::from_utf8(bytes).map(str::to_owned).ok();

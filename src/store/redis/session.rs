@@ -5,12 +5,22 @@ use std::{future, sync::Arc, time::Duration};
 use bb8_redis::redis::{Cmd, Value};
 use bytes::Bytes;
 
-use super::{error, handle::Shared, pieces, pool::Request, reply, script::Call, seat::Seat, step};
+use super::{
+    error,
+    handle::Shared,
+    pieces,
+    pool::Request,
+    question::{Question, Way},
+    reply,
+    script::Call,
+    seat::Seat,
+    step,
+};
 use crate::{
     id::{FlightRef, KeyDigest},
     store::{
         Abandoned, Append, Appended, BeatReply, BoxFuture, Finish, Finished, Join, Joined, Pieces,
-        Pushed, Session, StoreError, StoreErrorKind,
+        Pushed, Session, StoreError,
     },
 };
 
@@ -28,20 +38,24 @@ impl RedisSession {
         Self { shared, key, seat: None, owned: None }
     }
 
+    async fn ask(&self, request: Request<'_>, way: Way<'_>) -> Result<Value, StoreError> {
+        self.shared.ask(Question { key: self.key, request, way }).await
+    }
+
     /// Takes a seat and runs a script that may be sent again, in this order.
     async fn seated(&mut self, call: &Call) -> Result<Value, StoreError> {
-        let shared = &self.shared;
-        shared.hub.keep();
-        shared.hub.line_opened().await;
-        let seat = self.seat.get_or_insert_with(|| shared.hub.seat(self.key));
-        match seat.send(call).await {
-            // It broke while it was idle: no answer was processed, so ask again.
-            Some(Err(error)) if error.kind() == StoreErrorKind::Disconnected => {}
-            Some(answer) => return answer,
-            None => {}
-        }
-        // The line subscribes the seat when it is up, and then says to look.
-        shared.pool.send(Request::Script { before: None, call }, true).await
+        let (key, request, way) = (self.key, Request::script(call), Way::Seated(&mut self.seat));
+        self.shared.ask(Question { key, request, way }).await
+    }
+
+    /// Counts what there was no room for.
+    fn room<T>(&self, held: Result<T, StoreError>) -> Result<T, StoreError> {
+        held.inspect_err(|error| self.shared.errors.count(error.kind()))
+    }
+
+    /// Counts an answer that could not be understood: whoever gave it is there.
+    fn understood<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+        answer.inspect_err(|error| self.shared.errors.count(error.kind()))
     }
 }
 
@@ -49,9 +63,13 @@ impl Session for RedisSession {
     fn join(&mut self, join: Join) -> BoxFuture<'_, Result<Joined, StoreError>> {
         Box::pin(async move {
             let shared = Arc::clone(&self.shared);
-            let call = step::join(&shared.names, self.key, &join, None);
-            let joined = shared.run(async { reply::joined(self.seated(&call).await?) }).await;
-            if matches!(joined, Ok(Joined::Own { .. })) {
+            let call = step::join(&shared.names, self.key, &join, None, shared.prefetched());
+            let joined = match self.seated(&call).await {
+                Ok(answer) => self.understood(reply::joined(answer)),
+                Err(error) => Err(error),
+            };
+            if let Ok(Joined::Own { token }) = joined {
+                shared.granted(token);
                 shared.budget.granted(self.key);
             }
             let waits = matches!(joined, Ok(Joined::Follow { .. } | Joined::Missing) | Err(_));
@@ -77,10 +95,9 @@ impl Session for RedisSession {
 
     fn fetch(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, StoreError>> {
         Box::pin(async move {
-            let shared = &self.shared;
             let mut get = Cmd::new();
-            get.arg("GET").arg(shared.names.result(self.key));
-            match shared.transfer(shared.bodies.send(Request::Command(&get), true)).await {
+            get.arg("GET").arg(self.shared.names.result(self.key));
+            match self.ask(Request::command(&get), Way::Large).await {
                 Ok(Value::BulkString(bytes)) => Ok(Some(bytes.into())),
                 Ok(Value::Nil) => Ok(None),
                 Ok(_) => Err(error::bad_reply()),
@@ -91,20 +108,13 @@ impl Session for RedisSession {
 
     fn append(&mut self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
         Box::pin(async move {
-            let shared = &self.shared;
-            let held = shared.budget.pieces(self.key, &append);
-            let hold = held.inspect_err(|error| shared.gate.count(error))?;
-            let call = step::append(&shared.names, self.key, &append);
+            let hold = self.room(self.shared.budget.pieces(self.key, &append))?;
+            let call = step::append(&self.shared.names, self.key, &append);
             let bytes: usize = append.pieces.iter().map(Bytes::len).sum();
-            let request = Request::Script { before: None, call: &call };
-            let answer = if bytes > step::PUSH_MAX {
-                shared.transfer(shared.bodies.send(request, true)).await
-            } else {
-                shared.run(shared.pool.send(request, true)).await
-            };
-            let appended = match answer {
+            let way = if bytes > step::PUSH_MAX { Way::Large } else { Way::Small };
+            let appended = match self.ask(Request::script(&call), way).await {
                 // A server that is full is there: the breaker does not hear of it.
-                Ok(answer) => reply::appended(answer).inspect_err(|error| shared.gate.count(error)),
+                Ok(answer) => self.understood(reply::appended(answer)),
                 Err(error) => Err(error),
             };
             match &appended {
@@ -117,10 +127,9 @@ impl Session for RedisSession {
 
     fn read(&mut self, flight: FlightRef, from: u64) -> BoxFuture<'_, Result<Pieces, StoreError>> {
         Box::pin(async move {
-            let shared = &self.shared;
-            let range = pieces::range(shared.names.stream(self.key), flight, from);
-            let read = shared.bodies.send(Request::Command(&range), true);
-            shared.transfer(async { pieces::read(read.await?, flight, from) }).await
+            let range = pieces::range(self.shared.names.stream(self.key), flight, from);
+            let answer = self.ask(Request::command(&range), Way::Large).await?;
+            self.understood(pieces::read(answer, flight, from))
         })
     }
 
@@ -130,10 +139,10 @@ impl Session for RedisSession {
         lease: Duration,
     ) -> BoxFuture<'_, Result<BeatReply, StoreError>> {
         Box::pin(async move {
-            let shared = Arc::clone(&self.shared);
             self.owned = Some(flight);
-            let call = step::renew(&shared.names, self.key, flight, lease);
-            shared.run(async { reply::renewed(self.seated(&call).await?) }).await
+            let call = step::renew(&self.shared.names, self.key, flight, lease);
+            let answer = self.seated(&call).await?;
+            self.understood(reply::renewed(answer))
         })
     }
 
@@ -146,13 +155,10 @@ impl Session for RedisSession {
             let shared = &self.shared;
             let record = finish.record.as_ref().filter(|_| finish.seal.is_none());
             let hold = record.map(|record| shared.budget.record(record, finish.keep)).transpose();
-            let hold = hold.inspect_err(|error| shared.gate.count(error))?;
+            let hold = self.room(hold)?;
             let call = step::finish(&shared.names, self.key, &finish);
-            let finished = match record.filter(|record| record.len() > step::INLINE_MAX) {
-                None => {
-                    let request = Request::Script { before: None, call: &call };
-                    shared.run(shared.pool.send(request, true)).await
-                }
+            let answer = match record.filter(|record| record.len() > step::INLINE_MAX) {
+                None => self.ask(Request::script(&call), Way::Small).await,
                 Some(record) => {
                     let mut stage = Cmd::new();
                     stage
@@ -161,11 +167,10 @@ impl Session for RedisSession {
                         .arg(&record[..])
                         .arg("PX")
                         .arg(step::millis(finish.keep));
-                    let request = Request::Script { before: Some(&stage), call: &call };
-                    shared.transfer(shared.bodies.send(request, true)).await
+                    self.ask(Request::script(&call).after(&stage), Way::Large).await
                 }
             };
-            let finished = finished.and_then(reply::finished);
+            let finished = answer.and_then(reply::finished);
             match (hold, &finished) {
                 (Some(hold), Ok(Finished::Accepted)) => hold.kept(self.key),
                 (Some(hold), Ok(_)) => hold.give_back(),
@@ -181,20 +186,17 @@ impl Session for RedisSession {
 
     fn abandon(&mut self, flight: FlightRef) -> BoxFuture<'_, Result<Abandoned, StoreError>> {
         Box::pin(async move {
-            let shared = &self.shared;
-            let call = step::abandon(&shared.names, self.key, flight);
+            let call = step::abandon(&self.shared.names, self.key, flight);
             // Sent once: after silence the driver drops its run and releases.
-            let request = Request::Script { before: None, call: &call };
-            reply::abandoned(shared.run(shared.pool.send(request, false)).await?)
+            let request = Request::script(&call).once();
+            reply::abandoned(self.ask(request, Way::Small).await?)
         })
     }
 
     fn forget(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
-            let shared = &self.shared;
-            let call = step::forget(&shared.names, self.key);
-            let request = Request::Script { before: None, call: &call };
-            reply::gone(shared.run(shared.pool.send(request, true)).await?).map(drop)
+            let call = step::forget(&self.shared.names, self.key);
+            reply::gone(self.ask(Request::script(&call), Way::Small).await?).map(drop)
         })
     }
 }

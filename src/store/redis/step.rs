@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     keys::Names,
-    script::{ABANDON, APPEND, Call, FINISH, FORGET, JOIN, LEAVE, RELEASE, RENEW},
+    script::{ABANDON, APPEND, Call, FINISH, FORGET, JOIN, LEAVE, RELEASE, RENEW, SEQ},
 };
 use crate::{
     id::{FlightId, FlightRef, KeyDigest, WaiterId},
@@ -20,14 +20,24 @@ pub(super) const MILLIS_MAX: u64 = 1 << 40;
 // Beyond, a Lua number is not exact; no honest token comes near.
 pub(super) const TOKEN_MAX: u64 = 9_000_000_000_000_000;
 
-pub(super) fn join(names: &Names, key: KeyDigest, join: &Join, mark: Option<Duration>) -> Call {
-    JOIN.call()
+/// `prefetched` is a number that the token of a grant will be no less than.
+pub(super) fn join(
+    names: &Names,
+    key: KeyDigest,
+    join: &Join,
+    mark: Option<Duration>,
+    prefetched: u64,
+) -> Call {
+    let mut call = JOIN
+        .call()
         .key(names.meta(key))
         .key(names.waiters(key))
         .key(names.result(key))
-        .key(names.stream(key))
-        .key(names.owner_seq())
-        .arg(join.flight)
+        .key(names.stream(key));
+    if !names.is_sharded() {
+        call = call.key(names.owner_seq());
+    }
+    call.arg(join.flight)
         .arg(join.waiter)
         .arg(join.known.min(TOKEN_MAX))
         .arg(millis(join.lease))
@@ -37,6 +47,8 @@ pub(super) fn join(names: &Names, key: KeyDigest, join: &Join, mark: Option<Dura
         .arg(mark.map_or(0, millis))
         .arg(INLINE_MAX)
         .arg(names.channel(key))
+        .arg(names.publish())
+        .arg(prefetched.min(TOKEN_MAX))
 }
 
 pub(super) fn renew(names: &Names, key: KeyDigest, flight: FlightRef, lease: Duration) -> Call {
@@ -48,6 +60,16 @@ pub(super) fn renew(names: &Names, key: KeyDigest, flight: FlightRef, lease: Dur
         .arg(flight.token)
         .arg(flight.id)
         .arg(millis(lease))
+}
+
+/// As [`renew`], of the record alone: what a cluster allows while it moves the slot.
+pub(super) fn renew_alone(
+    names: &Names,
+    key: KeyDigest,
+    flight: FlightRef,
+    lease: Duration,
+) -> Call {
+    RENEW.call().key(names.meta(key)).arg(flight.token).arg(flight.id).arg(millis(lease))
 }
 
 pub(super) fn append(names: &Names, key: KeyDigest, append: &Append) -> Call {
@@ -62,7 +84,8 @@ pub(super) fn append(names: &Names, key: KeyDigest, append: &Append) -> Call {
         .arg(append.kept_from.min(TOKEN_MAX))
         .arg(millis(append.keep))
         .arg(inline)
-        .arg(names.channel(key));
+        .arg(names.channel(key))
+        .arg(names.publish());
     append.pieces.iter().fold(call, |call, piece| call.bytes(piece))
 }
 
@@ -91,6 +114,7 @@ pub(super) fn finish(names: &Names, key: KeyDigest, finish: &Finish) -> Call {
         .arg(millis(finish.keep))
         .arg(&finish.report)
         .arg(names.channel(key))
+        .arg(names.publish())
         .arg(PUSH_MAX)
         .arg(pieces.min(TOKEN_MAX))
         .bytes(proof)
@@ -104,6 +128,7 @@ pub(super) fn abandon(names: &Names, key: KeyDigest, flight: FlightRef) -> Call 
         .arg(flight.token)
         .arg(flight.id)
         .arg(names.channel(key))
+        .arg(names.publish())
 }
 
 pub(super) fn release(
@@ -120,6 +145,7 @@ pub(super) fn release(
         .arg(token.unwrap_or(0))
         .arg(word(status))
         .arg(names.channel(key))
+        .arg(names.publish())
 }
 
 pub(super) fn leave(names: &Names, key: KeyDigest, waiter: WaiterId) -> Call {
@@ -127,7 +153,12 @@ pub(super) fn leave(names: &Names, key: KeyDigest, waiter: WaiterId) -> Call {
 }
 
 pub(super) fn forget(names: &Names, key: KeyDigest) -> Call {
-    FORGET.call().key(names.meta(key)).arg(names.channel(key))
+    FORGET.call().key(names.meta(key)).arg(names.channel(key)).arg(names.publish())
+}
+
+/// In a cluster: says what token was given out, and asks for a number above it.
+pub(super) fn count_on(names: &Names, token: u64) -> Call {
+    SEQ.call().key(names.owner_seq()).arg(token.min(TOKEN_MAX))
 }
 
 /// At least one: a key with no time left would be gone, or stay for ever.
@@ -159,4 +190,66 @@ pub(super) fn status(word: &[u8]) -> Option<EndStatus> {
         b"forgotten" => EndStatus::Forgotten,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::redis::cluster::{slot_of, slot_of_flight};
+
+    /// Every step on one key, as it is sent.
+    fn steps(names: &Names, key: KeyDigest) -> Vec<Call> {
+        let (id, waiter, lease) = (FlightId::random(), WaiterId::random(), Duration::from_secs(3));
+        let flight = FlightRef { token: 7, id };
+        let ask = Join {
+            flight: id,
+            waiter,
+            known: 0,
+            lease,
+            reuse: lease,
+            retention: lease,
+            look_only: false,
+        };
+        let pieces =
+            Append { flight, first: 0, pieces: vec![], kept_from: 0, keep: lease, inline: true };
+        let end = Finish {
+            flight,
+            status: EndStatus::Done,
+            record: None,
+            seal: None,
+            reusable: false,
+            keep: lease,
+            report: String::new(),
+        };
+        vec![
+            join(names, key, &ask, None, 7),
+            join(names, key, &ask, Some(lease), 7),
+            renew(names, key, flight, lease),
+            renew_alone(names, key, flight, lease),
+            append(names, key, &pieces),
+            finish(names, key, &end),
+            abandon(names, key, flight),
+            release(names, key, id, None, EndStatus::Abandoned),
+            leave(names, key, waiter),
+            forget(names, key),
+        ]
+    }
+
+    #[test]
+    fn g4_the_keys_of_a_step_are_in_one_slot() {
+        let names = Names::new("ai:flight", 0).sharded();
+        for n in 0..500_u32 {
+            let key = KeyDigest::from_bytes(*blake3::hash(&n.to_le_bytes()).as_bytes());
+            let slot = slot_of_flight(key);
+            assert_eq!(slot_of(names.channel(key).as_bytes()), slot);
+            for call in steps(&names, key) {
+                assert!(!call.keys().is_empty());
+                for name in call.keys() {
+                    assert_eq!(slot_of(name.as_bytes()), slot, "{name}");
+                    assert!(name.starts_with("ai:flight:"), "{name}");
+                }
+            }
+        }
+        assert_eq!(count_on(&names, 7).keys(), ["ai:flight:owner-seq"]);
+    }
 }

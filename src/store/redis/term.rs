@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-use super::sentinel::Place;
+use super::address::Place;
 
 /// The masters that there were, one after the other.
 #[derive(Debug, Default)]

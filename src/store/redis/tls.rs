@@ -50,7 +50,14 @@ impl Tls {
             }
             None => None,
         };
-        Ok(Address { info: self.trust(address.info)?, sentinels, ..address })
+        let nodes = match address.nodes {
+            Some(nodes) => {
+                let nodes = nodes.iter().cloned().map(|node| self.trust(node));
+                Some(nodes.collect::<Result<_, _>>()?)
+            }
+            None => None,
+        };
+        Ok(Address { info: self.trust(address.info)?, sentinels, nodes, ..address })
     }
 
     fn trust(&self, info: ConnectionInfo) -> Result<ConnectionInfo, StoreError> {

@@ -1,7 +1,7 @@
 -- Ends a flight that nobody in the owner's process waits for. Promises: a run that
 -- a live waiter wants goes on. Works where memory is full.
 local meta, waiters = KEYS[1], KEYS[2]
-local token, flight, channel = tonumber(ARGV[1]), ARGV[2], ARGV[3]
+local token, flight, channel, publish = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local record = read(meta)
 if not owned(record, token, flight) then
   return lost(record, token, flight)
@@ -12,5 +12,5 @@ if waiting > 0 then
 end
 redis.call('HDEL', meta, 'heartbeatAt')
 redis.call('HSET', meta, 'status', 'abandoned', 'leaseEnd', '0', 'endedAt', int(now))
-push(channel, 'R', record, 'abandoned')
+push(publish, channel, 'R', record, 'abandoned')
 return { 'OK' }

@@ -4,9 +4,9 @@
 local meta, stream = KEYS[1], KEYS[2]
 local token, flight, first = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 local kept_from, keep, inline = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local channel = ARGV[7]
+local channel, publish = ARGV[7], ARGV[8]
 -- So many arguments come before the pieces.
-local HEAD = 7
+local HEAD = 8
 
 local record = read(meta)
 if not owned(record, token, flight) then
@@ -64,9 +64,9 @@ last(stream, keep)
 if there > from then
   local piece = there - from == 1 and ARGV[HEAD + there - first]
   if piece and #piece <= inline then
-    push(channel, 'P', record, 'running', index(from) .. piece)
+    push(publish, channel, 'P', record, 'running', index(from) .. piece)
   else
-    push(channel, 'N', record, 'running', index(from))
+    push(publish, channel, 'N', record, 'running', index(from))
   end
 end
 return { 'OK', int(there) }

@@ -1,7 +1,7 @@
 -- Finds out what of all that the steps do the user may not, or the server cannot.
 -- Promises: every command is tried on a key of its own, which holds text, so that
 -- most of them change nothing, and which is gone at the end, or a second later.
-local key, channel = KEYS[1], ARGV[1]
+local key, channel, publish = KEYS[1], ARGV[1], ARGV[2]
 local found = {}
 
 local function try(command, ...)
@@ -53,6 +53,6 @@ if text then
   try('ZADD', key, 1, 'm')
   try('XADD', key, '*', 'f', '1')
 end
-try('PUBLISH', channel, '')
+try(publish, channel, '')
 try('DEL', key)
 return found

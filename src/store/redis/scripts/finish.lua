@@ -4,8 +4,8 @@
 local meta, waiters, result, stream, staged = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local token, flight, status, form = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local body, reusable, keep, report = ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
-local channel, push_max = ARGV[9], tonumber(ARGV[10])
-local sealed, count, proof = form == 'sealed', tonumber(ARGV[11]), ARGV[12]
+local channel, publish, push_max = ARGV[9], ARGV[10], tonumber(ARGV[11])
+local sealed, count, proof = form == 'sealed', tonumber(ARGV[12]), ARGV[13]
 
 local record = read(meta)
 if not owned(record, token, flight) then
@@ -85,5 +85,5 @@ if pushed then
 elseif status == 'abandoned' then
   kind = 'R'
 end
-push(channel, kind, record, status, pushed)
+push(publish, channel, kind, record, status, pushed)
 return { 'OK' }

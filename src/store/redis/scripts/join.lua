@@ -6,7 +6,7 @@ local meta, waiters, result, stream, seq = KEYS[1], KEYS[2], KEYS[3], KEYS[4], K
 local flight, waiter, known = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local lease, reuse, retention = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local look, mark, inline = ARGV[7] == '1', tonumber(ARGV[8]), tonumber(ARGV[9])
-local channel = ARGV[10]
+local channel, publish, prefetched = ARGV[10], ARGV[11], tonumber(ARGV[12])
 local QUARANTINE, LOSSES, FAILURES, REPORT = 5000, 3, 2, 512
 
 local record, is_other = read(meta)
@@ -58,15 +58,15 @@ local function follow()
   redis.call('ZADD', waiters, string.format('%.10f', now_ms + ms + place), waiter)
   last(waiters, ms + lease)
   if unwatched then
-    push(channel, 'W', record, 'running')
+    push(publish, channel, 'W', record, 'running')
   end
   return { 'FOLLOW', int(record.ownerToken), record.flight, int(left), rank,
     int(pieces(record, stream)) }
 end
 
 local function grant(losses)
-  local token = math.max(known + 1, now)
-  local last_token = is(seq, 'string') and number(redis.call('GET', seq))
+  local token = math.max(known + 1, prefetched, now)
+  local last_token = seq and is(seq, 'string') and number(redis.call('GET', seq))
   if last_token then
     token = math.max(token, last_token + 1)
   end
@@ -90,7 +90,11 @@ local function grant(losses)
     token = now
   end
   -- Refused where memory is full, with nothing written yet.
-  redis.call('SET', seq, int(token))
+  if seq then
+    redis.call('SET', seq, int(token))
+  elseif is(meta, 'hash') or is(meta, 'none') then
+    redis.call('HSET', meta, 'format', FORMAT)
+  end
   redis.call('DEL', meta)
   redis.call('HSET', meta, 'format', FORMAT, 'ownerToken', int(token), 'flight', flight,
     'status', 'running', 'leaseEnd', int(now + lease * 1000), 'heartbeatAt', int(now),

@@ -160,7 +160,8 @@ local LETTERS = {
 }
 
 -- A push is a hint: where the user may not publish, the step stands all the same.
-local function push(channel, kind, record, status, body)
-  redis.pcall('PUBLISH', channel, FORMAT .. kind .. LETTERS[status] .. record.flight
+-- A cluster has a command of its own for it.
+local function push(publish, channel, kind, record, status, body)
+  redis.pcall(publish, channel, FORMAT .. kind .. LETTERS[status] .. record.flight
     .. index(record.ownerToken) .. (body or ''))
 end

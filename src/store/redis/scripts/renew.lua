@@ -7,11 +7,12 @@ local record = read(meta)
 if owned(record, token, flight) then
   redis.call('PEXPIRE', meta, int(2 * lease))
   redis.call('HSET', meta, 'leaseEnd', int(now + lease * 1000), 'heartbeatAt', int(now))
-  local waiting = live(waiters)
-  if waiting > 0 then
+  -- While a cluster moves the slot, it may give the record alone: then somebody may wait.
+  local waiting = not waiters and 1 or live(waiters)
+  if waiters and waiting > 0 then
     last(waiters, 2 * lease)
   end
-  if record.next > 0 then
+  if stream and record.next > 0 then
     last(stream, 2 * lease)
   end
   return { 'OK', waiting }

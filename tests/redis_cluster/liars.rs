@@ -1,0 +1,120 @@
+//! Nodes that send questions in circles, or to nowhere.
+
+use std::time::{Duration, Instant};
+
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream},
+};
+use tower_singleflight::{RedisStore, Store, store::StoreErrorKind};
+
+use crate::{
+    rig::{Node, ask, random_key},
+    support::redis_server::free_port,
+};
+
+/// A node that claims all slots, and answers to everything with this; `HERE` is itself,
+/// `GONE` is nobody.
+async fn liar(answer: &'static str, slots: Option<&'static str>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let map = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n");
+    let map = slots.map_or(map, str::to_owned);
+    let answer = answer.replace("HERE", &format!("127.0.0.1:{port}"));
+    let answer = answer.replace("GONE", &format!("127.0.0.1:{}", free_port()));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve(stream, map.clone(), answer.clone()));
+        }
+    });
+    format!("redis-cluster://127.0.0.1:{port}")
+}
+
+async fn serve(stream: TcpStream, map: String, answer: String) {
+    let (read, mut write) = stream.into_split();
+    let mut read = BufReader::new(read);
+    while let Some(command) = command(&mut read).await {
+        let named = |kind: &str| {
+            let name = &command[1];
+            format!(">3\r\n+{kind}\r\n${}\r\n{name}\r\n:1\r\n", name.len())
+        };
+        let answer = match command[0].as_str() {
+            "HELLO" => "%1\r\n+server\r\n+redis\r\n".to_owned(),
+            "CLUSTER" => map.clone(),
+            "SSUBSCRIBE" => named("ssubscribe"),
+            "SUNSUBSCRIBE" => named("sunsubscribe"),
+            "UNSUBSCRIBE" => named("unsubscribe"),
+            "ASKING" => "+OK\r\n".to_owned(),
+            _ => format!("{answer}\r\n"),
+        };
+        if write.write_all(answer.as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn command(read: &mut (impl AsyncBufReadExt + Unpin)) -> Option<Vec<String>> {
+    let count = number(read, '*').await?;
+    let mut words = Vec::new();
+    for _ in 0..count {
+        let mut word = vec![0; number(read, '$').await? + 2];
+        read.read_exact(&mut word).await.ok()?;
+        word.truncate(word.len() - 2);
+        words.push(String::from_utf8_lossy(&word).into_owned());
+    }
+    Some(words)
+}
+
+async fn number(read: &mut (impl AsyncBufReadExt + Unpin), mark: char) -> Option<usize> {
+    let mut line = String::new();
+    read.read_line(&mut line).await.ok()?;
+    line.trim_end().strip_prefix(mark)?.parse().ok()
+}
+
+#[tokio::test]
+async fn g7_what_nodes_answer_is_an_error_in_time() {
+    let cases = [
+        ("-MOVED 1 HERE", StoreErrorKind::Cluster),
+        ("-ASK 1 HERE", StoreErrorKind::Cluster),
+        ("-TRYAGAIN later", StoreErrorKind::Cluster),
+        ("-READONLY You can't write", StoreErrorKind::Cluster),
+        ("-CLUSTERDOWN The cluster is down", StoreErrorKind::Cluster),
+        ("-CROSSSLOT Keys", StoreErrorKind::Cluster),
+        ("-MOVED 1 GONE", StoreErrorKind::Connect),
+        ("-ASK 1 GONE", StoreErrorKind::Connect),
+        ("-MOVED nowhere", StoreErrorKind::Reply),
+        ("-MOVED 1 host:port", StoreErrorKind::Reply),
+        ("-ASK", StoreErrorKind::Reply),
+        ("+OK", StoreErrorKind::Reply),
+        (":1", StoreErrorKind::Reply),
+    ];
+    for (answer, kind) in cases {
+        let url = liar(answer, None).await;
+        let store = RedisStore::builder(&url).connect_lazy().unwrap();
+        let began = Instant::now();
+        let joined = Node::new(&store, random_key()).session.join(ask()).await;
+        let error = joined.expect_err(answer);
+        assert_eq!(error.kind(), kind, "{answer}: {error}");
+        assert!(began.elapsed() < Duration::from_millis(500), "{answer}: {:?}", began.elapsed());
+        assert!(store.errors().iter().any(|(counted, _)| *counted == kind), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_map_is_an_error() {
+    for map in [
+        "*0\r\n",
+        ":1\r\n",
+        "$-1\r\n",
+        "*1\r\n*3\r\n:0\r\n:16384\r\n*2\r\n$1\r\na\r\n:1\r\n",
+        "*1\r\n*3\r\n:0\r\n:1\r\n*0\r\n",
+        "-ERR unknown command 'CLUSTER'\r\n",
+    ] {
+        let url = liar("+OK", Some(map)).await;
+        let error = RedisStore::connect(&url).await.expect_err(map);
+        let kinds = [StoreErrorKind::Reply, StoreErrorKind::Cluster, StoreErrorKind::Server];
+        assert!(kinds.contains(&error.kind()), "{map}: {error}");
+        let store = RedisStore::builder(&url).connect_lazy().unwrap();
+        assert!(Node::new(&store, random_key()).session.join(ask()).await.is_err());
+    }
+}

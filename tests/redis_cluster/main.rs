@@ -1,0 +1,14 @@
+//! The Redis store in a cluster whose slots move, whose nodes fail, and whose users
+//! may do less than they should.
+#![cfg(feature = "redis")]
+
+mod faults;
+mod keys;
+mod liars;
+mod mixed;
+mod moves;
+mod rig;
+mod setting_up;
+#[path = "../support/mod.rs"]
+mod support;
+mod tokens;
