@@ -84,7 +84,7 @@ impl Process {
                 if !flight.close_if_spent() {
                     continue;
                 }
-                flight.decide(Verdict::Alone);
+                flight.decide(Verdict::Alone { together: true });
                 break;
             };
             assert_eq!(self.running.fetch_add(1, SeqCst), 0, "two runs at once");
@@ -150,7 +150,7 @@ async fn heard(share: &Share) -> usize {
             None => {}
         }
         if flight.adopt() {
-            flight.decide(Verdict::Alone);
+            flight.decide(Verdict::Alone { together: true });
             flight.settle();
             return ADOPTED;
         }
