@@ -17,6 +17,7 @@ use crate::{
     flights::Share,
     frame::{Frame, Head},
     log::{Reader, Splice},
+    selection::Selection,
 };
 
 pin_project! {
@@ -89,8 +90,14 @@ impl<B> ResponseBody<B> {
 }
 
 impl Replay {
-    pub(crate) fn new(head: Arc<Head>, reader: Reader, share: Option<Share>) -> Self {
-        Self { splice: Splice::new(head, reader), share }
+    /// `selection` says which callers may have what is read; none: all of them.
+    pub(crate) fn new(
+        head: Arc<Head>,
+        selection: Option<Arc<Selection>>,
+        reader: Reader,
+        share: Option<Share>,
+    ) -> Self {
+        Self { splice: Splice::new(head, selection, reader), share }
     }
 }
 

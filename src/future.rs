@@ -23,7 +23,6 @@ use crate::{
     core::{Core, Counts, Parts},
     error::{Failure, FailureKind},
     flights::{Origin, Share, Verdict},
-    frame::Head,
     key::Bypass,
     log::{Reader, SharedRun},
     seat::{Left, Own, OwnOf, Seat},
@@ -88,7 +87,7 @@ where
     C: Codec<Req, S::Response, S::Error>,
 {
     Own(OwnOf<S, Req, C>),
-    Shared { head: Arc<Head>, reader: Reader, extra: Option<C::Extra>, role: FlightRole },
+    Shared { run: SharedRun, reader: Reader, extra: Option<C::Extra>, role: FlightRole },
     Alone { service: S, request: Req, together: bool },
     Failed(Failure),
 }
@@ -175,9 +174,9 @@ where
                     this.state.as_mut().let_go(service, request, turns);
                     continue;
                 }
-                Heard::Shared { head, reader, extra, role } => {
+                Heard::Shared { run: SharedRun { head, selection, .. }, reader, extra, role } => {
                     let stays = extra.is_none() && !reader.log().has_ended();
-                    let body = Replay::new(Arc::clone(&head), reader, share);
+                    let body = Replay::new(Arc::clone(&head), selection, reader, share);
                     if let Some(response) = codec.replay(&head, extra, body, role) {
                         if stays {
                             this.state.as_mut().stay();
@@ -206,7 +205,7 @@ where
                         Own::Private(response) => Ok(codec.pass(response, FlightRole::Owner)),
                         Own::Resumed { head, extra, body } => Ok(codec.resume(&head, extra, body)),
                         Own::Broken { head, extra, reader } => {
-                            let body = Replay::new(Arc::clone(&head), reader, None);
+                            let body = Replay::new(Arc::clone(&head), None, reader, None);
                             let own = codec.replay(&head, Some(extra), body, FlightRole::Owner);
                             own.map_or_else(|| codec.failure(unreadable()), Ok)
                         }
@@ -301,6 +300,13 @@ where
             if let Some(run) = run {
                 break hear(seat, run, origin);
             }
+            // What the run will give is not for this caller: it need not wait for it.
+            if !seat.was_started()
+                && let Some(selection) = flight.selection()
+                && !seat.fits(Some(&selection))
+            {
+                break alone(seat, true);
+            }
             if this.stirred.as_mut().poll(cx).is_ready() {
                 this.stirred.set(flight.stirred());
                 continue;
@@ -323,9 +329,11 @@ where
     S: Service<Req>,
     C: Codec<Req, S::Response, S::Error>,
 {
-    let head = run.head;
     if let Some((reader, extra)) = seat.take_shared(&run.log) {
-        return Heard::Shared { head, reader, extra: Some(extra), role: FlightRole::Owner };
+        return Heard::Shared { run, reader, extra: Some(extra), role: FlightRole::Owner };
+    }
+    if !seat.fits(run.selection.as_ref()) {
+        return alone(seat, true);
     }
     let role = match origin {
         Origin::Here => FlightRole::FollowerLocal,
@@ -333,7 +341,7 @@ where
         Origin::Reused => FlightRole::Reused,
     };
     match run.log.reader() {
-        Some(reader) => Heard::Shared { head, reader, extra: None, role },
+        Some(reader) => Heard::Shared { run, reader, extra: None, role },
         // Its start is gone.
         None => alone(seat, true),
     }

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use http::HeaderName;
 use tower_layer::Layer;
 
 use crate::{
@@ -15,6 +16,7 @@ use crate::{
     drain::drain,
     flights::FlightInfo,
     key::{Digester, KeyExtractor},
+    policy::SharePolicy,
     service::SingleFlight,
     store::{MemoryStore, Store, StoreError, StoreErrorKind, StoreState},
 };
@@ -182,6 +184,49 @@ impl<K, R> SingleFlightLayer<K, HttpCodec<R>> {
         let Self { key, codec, plan, parts: _ } = self;
         let codec = codec.repeat_with(empty);
         SingleFlightLayer { key, codec, plan, parts: Arc::default() }
+    }
+}
+
+impl<K, R> SingleFlightLayer<K, HttpCodec<R>> {
+    fn with(self, change: impl FnOnce(HttpCodec<R>) -> HttpCodec<R>) -> Self {
+        let Self { key, codec, plan, parts: _ } = self;
+        Self { key, codec: change(codec), plan, parts: Arc::default() }
+    }
+
+    /// Decides with whom responses are shared, by their heads. Default:
+    /// [`DefaultSharePolicy`](crate::DefaultSharePolicy). See [`SharePolicy`] for an
+    /// example, and [`Share`](crate::Share) for what inner can say of one response.
+    pub fn share_policy(self, policy: impl SharePolicy) -> Self {
+        self.with(|codec| codec.share_policy(policy))
+    }
+
+    /// Gives this response header to its own caller only. Default: those of
+    /// [`PER_REQUEST`](crate::PER_REQUEST), and what HTTP says is about one connection.
+    pub fn drop_header(self, name: impl Into<HeaderName>) -> Self {
+        self.with(|codec| codec.drop_header(name))
+    }
+
+    /// Gives this response header to all callers, also if it is one of
+    /// [`PER_REQUEST`](crate::PER_REQUEST). Headers about one connection are given to
+    /// nobody else in any case.
+    ///
+    /// ```
+    /// use http::HeaderName;
+    /// use tower_singleflight::{HttpKey, SingleFlightLayer};
+    ///
+    /// let layer = SingleFlightLayer::new(HttpKey::new())
+    ///     .drop_header(HeaderName::from_static("x-served-by"))
+    ///     .keep_header(HeaderName::from_static("x-trace-id"));
+    /// ```
+    pub fn keep_header(self, name: impl Into<HeaderName>) -> Self {
+        self.with(|codec| codec.keep_header(name))
+    }
+
+    /// Whether responses say in `cache-status` (RFC 9211) how they came about: shared or
+    /// not, and where the layer fails a caller, why. A [`FlightRole`](crate::FlightRole)
+    /// is in their extensions in any case. Default: they do.
+    pub fn cache_status(self, told: bool) -> Self {
+        self.with(|codec| codec.cache_status(told))
     }
 }
 

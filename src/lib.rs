@@ -65,6 +65,7 @@
 //! - [`SingleFlightLayer`] and its [`Config`]
 //! - [`key`]: what makes two requests the same
 //! - [`store`]: where processes meet
+//! - [`SharePolicy`]: with whom responses are shared
 //! - [`codec`]: what the layer knows of responses
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -93,6 +94,7 @@ mod log;
 mod policy;
 mod record;
 mod seat;
+mod selection;
 mod service;
 pub mod store;
 mod sync;
@@ -112,10 +114,11 @@ pub use self::{
     future::ResponseFuture,
     id::{FlightId, FlightRef, KeyDigest, WaiterId},
     key::{
-        Bypass, GrpcKey, HttpKey, Key, KeyBuilder, KeyExtractor, KeyFn, NOISE, RequestView, key_fn,
+        Bypass, Explanation, GrpcKey, HttpKey, Key, KeyBuilder, KeyExtractor, KeyFn, KeyPart,
+        NOISE, PartSource, RequestView, key_fn,
     },
     layer::SingleFlightLayer,
-    policy::PER_REQUEST,
+    policy::{DefaultSharePolicy, PER_REQUEST, ResponseView, Share, SharePolicy},
     service::SingleFlight,
     store::{MemoryStore, Store},
 };

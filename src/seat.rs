@@ -1,6 +1,11 @@
 //! A caller's seat: its request until it is run, and what came of running it.
 
-use std::{any::Any, pin::pin, sync::Arc};
+use std::{
+    any::Any,
+    pin::pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use http::{HeaderMap, HeaderName};
 use http_body::Body;
@@ -11,7 +16,7 @@ use tower_service::Service;
 use crate::{
     body::Resumed,
     chain::Chain,
-    codec::{Codec, FlightToken, Judgement, Opened},
+    codec::{Asked, Codec, FlightToken, Judgement, Opened},
     config::Delivery,
     core::Parts,
     flights::{Brief, Deposit, RunEnd},
@@ -19,7 +24,8 @@ use crate::{
     id::KeyDigest,
     intake::{Collected, Intake, unwinding},
     key::KeyExtractor,
-    log::{Log, Reader, SharedRun},
+    log::{Log, Reader, Reuse, SharedRun},
+    selection::Selection,
     store::BoxFuture,
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -35,6 +41,8 @@ where
     key: KeyDigest,
     chain: Chain,
     state: Mutex<State<S, Req, C>>,
+    /// The request's headers outside the key, once it was run.
+    outside: OnceLock<HeaderMap>,
 }
 
 enum State<S, Req, C>
@@ -89,7 +97,8 @@ where
         service: S,
         request: Req,
     ) -> Self {
-        Self { parts, key, chain, state: Mutex::new(State::Held { service, request }) }
+        let state = Mutex::new(State::Held { service, request });
+        Self { parts, key, chain, state, outside: OnceLock::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State<S, Req, C>> {
@@ -106,6 +115,23 @@ where
                 *state = other;
                 None
             }
+        }
+    }
+
+    /// Whether this caller may have an answer that is for those alone whom `selection`
+    /// fits.
+    pub(crate) fn fits(&self, selection: Option<&Arc<Selection>>) -> bool {
+        let Some(selection) = selection else { return true };
+        let fits = |headers| {
+            let parts = &self.parts;
+            selection.fits(headers, parts.core().digester.beside(&self.key))
+        };
+        if let Some(outside) = self.outside.get() {
+            return fits(outside);
+        }
+        match &*self.state() {
+            State::Held { request, .. } => self.parts.codec.headers(request).is_some_and(fits),
+            _ => false,
         }
     }
 
@@ -230,6 +256,13 @@ where
             }
         };
         let again = self.parts.codec.repeat(&request);
+        if let Some(headers) = self.parts.codec.headers(&request) {
+            let outside = headers.iter().filter(|(name, _)| !self.parts.key.covers_header(name));
+            let mut kept = HeaderMap::new();
+            outside.for_each(|(name, value)| drop(kept.try_append(name, value.clone())));
+            // Run again, it is the same request.
+            let _ = self.outside.set(kept);
+        }
         *state = State::Started { spare: again.map(|again| (service.clone(), again)) };
         drop(state);
         let (chain, key) = (self.chain.clone(), self.key);
@@ -243,9 +276,35 @@ where
     K: KeyExtractor<Req>,
     C: Codec<Req, S::Response, S::Error>,
 {
+    /// For how long an answer may be used again, and which callers may have it; `None`
+    /// where it is this caller's alone.
+    fn judge(
+        &self,
+        response: &S::Response,
+        identified: bool,
+        reuse: bool,
+    ) -> Option<(Duration, Option<Arc<Selection>>)> {
+        let covers = |name: &HeaderName| self.parts.key.covers_header(name);
+        match self.parts.codec.judge(response, &Asked::new(&covers, identified, reuse)) {
+            Judgement::Shared { reuse, varies } => Some((reuse, self.select(varies)?)),
+            Judgement::Private => None,
+        }
+    }
+
+    /// Which callers may have an answer that depends on these headers: none where
+    /// nothing is known of any caller's.
+    fn select(&self, varies: Vec<HeaderName>) -> Option<Option<Arc<Selection>>> {
+        if varies.is_empty() {
+            return Some(None);
+        }
+        let beside = self.parts.core().digester.beside(&self.key);
+        Some(Some(Arc::new(Selection::of(varies, self.outside.get()?, beside))))
+    }
+
     async fn run(self: Arc<Self>, service: S, mut request: Req, brief: Brief) -> RunEnd {
         let codec = &self.parts.codec;
         let started = Instant::now();
+        let identified = self.parts.key.is_identified(&request);
         let begun = codec.begin(&mut request, brief.token.map(FlightToken::new));
         let response = match unwinding(pin!(Oneshot::new(service, request))).await {
             Ok(Ok(response)) => response,
@@ -259,14 +318,11 @@ where
                 return RunEnd::Failed { report: "inner panicked".into() };
             }
         };
-        let covers = |name: &HeaderName| self.parts.key.covers_header(name);
-        let reusable = match codec.judge(&response, &covers) {
-            Judgement::Shared { reusable } => reusable,
-            Judgement::Private => {
-                self.answer(Own::Private(response));
-                return RunEnd::Private { took: started.elapsed() };
-            }
+        let Some((reuse, selection)) = self.judge(&response, identified, brief.reuse) else {
+            self.answer(Own::Private(response));
+            return RunEnd::Private { took: started.elapsed() };
         };
+        let reuse = Reuse::lasting(if brief.reuse { reuse } else { Duration::ZERO });
         let Opened { head, promised, extra, body } = match codec.open(response) {
             Ok(opened) => opened,
             Err(response) => {
@@ -281,8 +337,8 @@ where
         // There from the start, so that this caller can always begin.
         let Some(reader) = log.reader() else { return RunEnd::TooLarge };
         let mut own = Some((reader, extra));
-        let mut run = SharedRun { head: Arc::new(head), log, reusable };
-        brief.stage.begin();
+        let mut run = SharedRun { head: Arc::new(head), log, reuse, selection };
+        brief.stage.begin(run.selection.as_ref());
         let head = Arc::clone(&run.head);
         let is_complete = |trailers: Option<&HeaderMap>| codec.is_complete(&head, trailers);
         let intake = Intake {
@@ -300,8 +356,10 @@ where
             }
         };
         let collected = intake.collect(body, open).await;
-        if let Some(trailers) = run.log.trailers() {
-            run.reusable &= codec.is_reusable_after(&trailers);
+        if let Some(trailers) = run.log.trailers()
+            && !codec.is_reusable_after(&trailers)
+        {
+            run.reuse = Reuse::Never;
         }
         let Some((reader, extra)) = own else {
             return match collected {

@@ -1,4 +1,5 @@
-//! RELIABILITY.md names tests: they are there.
+//! What documents say that can be checked: RELIABILITY.md names tests, which are there,
+//! and SECURITY.md asks for the rights of the README, which other tests hold to.
 
 use std::{
     collections::HashSet,
@@ -35,6 +36,18 @@ fn every_test_that_the_table_names_is_there() {
     }
     assert!(rows > 20, "{rows} rows");
     assert!(missing.is_empty(), "no such tests: {missing:?}");
+}
+
+#[test]
+fn the_rights_in_security_md_are_those_of_the_readme() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let rights = |file: &str| {
+        let text = fs::read_to_string(root.join(file)).expect(file);
+        let (_, rule) = text.split_once("ACL SETUSER flight ").expect("a rule");
+        let (rule, _) = rule.split_once("```").expect("the end of the rule");
+        rule.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(rights("SECURITY.md"), rights("README.md"));
 }
 
 /// The names of all functions in the sources below a folder.

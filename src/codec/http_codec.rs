@@ -1,4 +1,7 @@
-use std::fmt;
+use std::{
+    fmt,
+    time::{Duration, SystemTime},
+};
 
 use http::{
     Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version,
@@ -7,13 +10,13 @@ use http::{
 use http_body::Body;
 use tower::BoxError;
 
-use super::{Begun, Codec, FlightToken, Judgement, Opened, grpc, value_codec};
+use super::{Asked, Begun, Codec, FlightToken, Judgement, Opened, grpc, value_codec};
 use crate::{
     body::{Replay, ResponseBody, Resumed},
     cache_status::FlightRole,
     error::{Failure, FailureKind},
     frame::Head,
-    policy::{self, Share},
+    policy::{self, Policy, ResponseView, Share, SharePolicy, Vary},
 };
 
 /// The codec of HTTP services.
@@ -28,8 +31,11 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct HttpCodec<R = Once> {
     replay: policy::Replay,
+    policy: Policy,
     repeat: R,
     grpc: bool,
+    // Said in the negative, so that the default is the default.
+    silent: bool,
 }
 
 /// How an empty body is made.
@@ -68,7 +74,8 @@ impl<R> HttpCodec<R> {
     /// Makes requests without a body again, with the empty body that `empty` gives.
     #[must_use]
     pub fn repeat_with<F>(self, empty: F) -> HttpCodec<Repeat<F>> {
-        HttpCodec { replay: self.replay, repeat: Repeat(empty), grpc: self.grpc }
+        let Self { replay, policy, repeat: _, grpc, silent } = self;
+        HttpCodec { replay, policy, repeat: Repeat(empty), grpc, silent }
     }
 
     /// Answers with gRPC statuses where the layer fails a caller: `DEADLINE_EXCEEDED`
@@ -79,18 +86,40 @@ impl<R> HttpCodec<R> {
         Self { grpc: true, ..self }
     }
 
+    /// Decides with whom responses are shared. Default: [`DefaultSharePolicy`].
+    ///
+    /// [`DefaultSharePolicy`]: crate::DefaultSharePolicy
+    #[must_use]
+    pub fn share_policy(self, policy: impl SharePolicy) -> Self {
+        Self { policy: Policy::new(policy), ..self }
+    }
+
     /// Gives this response header to its own caller only, as those of
     /// [`PER_REQUEST`](crate::PER_REQUEST).
     #[must_use]
-    pub fn dropping(self, name: &HeaderName) -> Self {
-        Self { replay: self.replay.dropping(name), ..self }
+    pub fn drop_header(self, name: impl Into<HeaderName>) -> Self {
+        Self { replay: self.replay.dropping(&name.into()), ..self }
     }
 
     /// Gives this response header to all callers, also if it is one of
     /// [`PER_REQUEST`](crate::PER_REQUEST).
     #[must_use]
-    pub fn keeping(self, name: &HeaderName) -> Self {
-        Self { replay: self.replay.keeping(name), ..self }
+    pub fn keep_header(self, name: impl Into<HeaderName>) -> Self {
+        Self { replay: self.replay.keeping(&name.into()), ..self }
+    }
+
+    /// Whether responses say in `cache-status` (RFC 9211) how they came about. What
+    /// others have said there stays in any case. Default: they do.
+    #[must_use]
+    pub fn cache_status(self, told: bool) -> Self {
+        Self { silent: !told, ..self }
+    }
+
+    fn mark<B>(&self, response: &mut Response<B>, role: FlightRole) {
+        if !self.silent {
+            role.write(response.headers_mut());
+        }
+        response.extensions_mut().insert(role);
     }
 }
 
@@ -143,14 +172,37 @@ where
         Some(again)
     }
 
-    fn judge(&self, response: &Response<ResB>, covers: &dyn Fn(&HeaderName) -> bool) -> Judgement {
-        match policy::share(response.status(), response.headers(), covers) {
-            Share::All { reusable } => Judgement::Shared { reusable },
-            Share::Private(reason) => {
-                tracing::debug!(reason = reason.name(), "the response is not shared");
-                Judgement::Private
-            }
+    fn headers<'a>(&self, request: &'a Request<ReqB>) -> Option<&'a HeaderMap> {
+        Some(request.headers())
+    }
+
+    fn judge(&self, response: &Response<ResB>, asked: &Asked<'_>) -> Judgement {
+        let (status, headers) = (response.status(), response.headers());
+        if policy::is_of_one_request(status) {
+            return Judgement::Private;
         }
+        let share = match response.extensions().get::<Share>() {
+            Some(share) => *share,
+            None => self.policy.share(ResponseView::new(status, headers, asked.is_identified())),
+        };
+        if share == Share::Never {
+            return Judgement::Private;
+        }
+        let Vary::Outside(varies) = policy::vary(headers, &|name| asked.covers(name)) else {
+            tracing::debug!("the response is not shared: it varies by all");
+            return Judgement::Private;
+        };
+        let reuse = match share {
+            _ if !asked.is_for_reuse()
+                || status.is_server_error()
+                || policy::is_grpc_error(headers) =>
+            {
+                Duration::ZERO
+            }
+            Share::For(time) => time,
+            _ => policy::fresh_for(headers, SystemTime::now()).unwrap_or(Duration::MAX),
+        };
+        Judgement::Shared { reuse, varies }
     }
 
     fn is_reusable_after(&self, trailers: &HeaderMap) -> bool {
@@ -162,7 +214,8 @@ where
     }
 
     fn open(&self, response: Response<ResB>) -> Result<Opened<Extra, ResB>, Response<ResB>> {
-        let (parts, body) = response.into_parts();
+        let (mut parts, body) = response.into_parts();
+        parts.extensions.remove::<Share>();
         let head = Head { status: parts.status, headers: self.replay.prepare(&parts.headers) };
         let bodiless = parts.status == StatusCode::NO_CONTENT;
         let promised = (!bodiless).then(|| length(&parts.headers)).flatten();
@@ -187,7 +240,7 @@ where
             Some(extra) => extra.give(&mut response),
             None => response.headers_mut().clone_from(&head.headers),
         }
-        mark(&mut response, role);
+        self.mark(&mut response, role);
         Some(response)
     }
 
@@ -195,13 +248,14 @@ where
         let mut response = Response::new(ResponseBody::resumed(body));
         *response.status_mut() = head.status;
         extra.give(&mut response);
-        mark(&mut response, FlightRole::Owner);
+        self.mark(&mut response, FlightRole::Owner);
         response
     }
 
     fn pass(&self, response: Response<ResB>, role: FlightRole) -> Self::Response {
         let mut response = response.map(ResponseBody::passed);
-        mark(&mut response, role);
+        response.extensions_mut().remove::<Share>();
+        self.mark(&mut response, role);
         response
     }
 
@@ -211,7 +265,9 @@ where
 
     fn failure(&self, failure: Failure) -> Result<Self::Response, E> {
         let mut response = if self.grpc { grpc::failure(&failure) } else { plain(&failure) };
-        failure.write(response.headers_mut());
+        if !self.silent {
+            failure.write(response.headers_mut());
+        }
         response.extensions_mut().insert(failure);
         Ok(response)
     }
@@ -244,11 +300,6 @@ impl Extra {
         *response.headers_mut() = self.headers;
         *response.extensions_mut() = self.extensions;
     }
-}
-
-fn mark<B>(response: &mut Response<B>, role: FlightRole) {
-    role.write(response.headers_mut());
-    response.extensions_mut().insert(role);
 }
 
 /// The length that the head promises; where it says several, the first that the

@@ -4,6 +4,8 @@
 //! given to others. [`HttpCodec`], the default, knows `http::Response`;
 //! [`ValueCodec`] knows every value that serde can write and read back.
 
+use std::time::Duration;
+
 use http::{HeaderMap, HeaderName};
 use http_body::Body;
 use tower::BoxError;
@@ -15,6 +17,7 @@ use crate::{
     frame::Head,
 };
 
+mod asked;
 mod flight_error;
 mod gist;
 mod grpc;
@@ -22,6 +25,7 @@ mod http_codec;
 mod value_codec;
 
 pub use self::{
+    asked::Asked,
     flight_error::FlightError,
     http_codec::{HttpCodec, Once, Repeat, RepeatBody},
     value_codec::ValueCodec,
@@ -55,9 +59,16 @@ pub trait Codec<Req, Res, E>: Clone + Send + Sync + 'static {
     /// cannot be repeated. Asked before [`begin`](Self::begin).
     fn repeat(&self, request: &Req) -> Option<Req>;
 
+    /// The header fields of a request, by which callers of one key are told apart where
+    /// a response [depends on more of them](Judgement::Shared::varies). By default there
+    /// are none, and such a response is its own caller's alone.
+    fn headers<'a>(&self, request: &'a Req) -> Option<&'a HeaderMap> {
+        let _ = request;
+        None
+    }
+
     /// Decides, before the body is touched, whether others may have this response.
-    /// `covers` says whether a request header is part of the key.
-    fn judge(&self, response: &Res, covers: &dyn Fn(&HeaderName) -> bool) -> Judgement;
+    fn judge(&self, response: &Res, asked: &Asked<'_>) -> Judgement;
 
     /// Whether a response that may be reused still may, now that its trailers are known.
     /// By default it may.
@@ -124,16 +135,28 @@ pub struct Begun {
 }
 
 /// Whether a response may be shared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Judgement {
-    /// With all callers of the flight.
+    /// With the callers of the flight.
     Shared {
-        /// And with callers that come within the reuse window.
-        reusable: bool,
+        /// For how long callers may have it who come after the flight has ended, at
+        /// most; the layer's reuse setting is another bound. Zero: they may not.
+        reuse: Duration,
+        /// The request headers outside the key that it depends on: it is shared with
+        /// those callers whose requests have the same values of them.
+        varies: Vec<HeaderName>,
     },
     /// With none but its own caller.
     Private,
+}
+
+impl Judgement {
+    /// Shared with all, for as long as the settings allow.
+    #[must_use]
+    pub const fn shared() -> Self {
+        Self::Shared { reuse: Duration::MAX, varies: Vec::new() }
+    }
 }
 
 /// A response in parts.

@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body::{Body, SizeHint};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Begun, Codec, FlightError, FlightToken, Judgement, Opened, gist::gist};
+use super::{Asked, Begun, Codec, FlightError, FlightToken, Judgement, Opened, gist::gist};
 use crate::{
     body::{Replay, Resumed},
     cache_status::FlightRole,
@@ -109,8 +109,8 @@ where
         None
     }
 
-    fn judge(&self, _: &T, _: &dyn Fn(&HeaderName) -> bool) -> Judgement {
-        Judgement::Shared { reusable: true }
+    fn judge(&self, _: &T, _: &Asked<'_>) -> Judgement {
+        Judgement::shared()
     }
 
     fn open(&self, value: T) -> Result<Opened<T, ValueBody>, T> {

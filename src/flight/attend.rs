@@ -83,9 +83,12 @@ impl Driver {
                 () = lease.changed() => {}
                 () = news, if !*live && stage.opened().is_some() => {}
                 () = self.core.drain.drained() => return Outcome::Drained,
-                () = stage.stirred() => if stage.has_begun() {
-                    guard.begun();
-                },
+                () = stage.stirred() => {
+                    if stage.has_begun() {
+                        guard.begun();
+                    }
+                    self.let_others_go(stage);
+                }
                 () = Publication::outgrown(publication.as_mut()) => {
                     if let Err(lost) = self.stop_sharing(run).await {
                         return Outcome::Lost(lost);
@@ -103,6 +106,13 @@ impl Driver {
             run.publication = Some(self.publication(lease, opened));
         }
         self.go_live(run);
+    }
+
+    /// Lets those callers of this process go that may not have what the run gives.
+    fn let_others_go(&self, stage: &Stage) {
+        if let Some(selection) = stage.selection() {
+            self.flight.select(Some(selection));
+        }
     }
 
     /// Lets the callers of this process begin with the answer, once.
@@ -254,7 +264,7 @@ impl Driver {
                 () = unwanted(&self.flight, abandon) => {
                     return Outcome::Unwanted { told: true };
                 }
-                () = stage.stirred() => {}
+                () = stage.stirred() => self.let_others_go(stage),
                 () = outgrown(stage), if limit.is_some() => {
                     guard.release_to_callers(true);
                     self.flight.settle();

@@ -12,7 +12,7 @@ use crate::{
     id::FlightRef,
     lease::Lease,
     log::SharedRun,
-    record,
+    record::{self, Terms},
     store::{EndStatus, Finish, Finished, Loss, StoreError, StoreErrorKind},
 };
 
@@ -164,7 +164,7 @@ impl Driver {
         shared: &SharedRun,
     ) -> Told {
         let ending = Ending {
-            reusable: shared.reusable,
+            reusable: shared.reuse.lasts(None),
             ..Ending::new(EndStatus::Done, self.core.config.retention)
         };
         let (ending, answer) = match publication {
@@ -237,7 +237,10 @@ impl Driver {
                             () = over(lease) => return Told::Unheard,
                         };
                         match sealed {
-                            Some(seal) => finish.seal = Some(seal),
+                            Some(seal) => {
+                                finish.reusable &= stream.is_reusable();
+                                finish.seal = Some(seal);
+                            }
                             // What others have of it ends here.
                             None => {
                                 answer = Answer::None;
@@ -311,6 +314,8 @@ impl Driver {
     }
 
     fn encode(&self, lease: &Lease, run: &SharedRun) -> Bytes {
-        record::encode(&self.flight.key(), lease.flight(), &run.head, &run.log.frames())
+        let terms = Terms { fresh: run.reuse.limit(), selection: run.selection.clone() };
+        let (key, flight) = (self.flight.key(), lease.flight());
+        record::encode(&key, flight, &run.head, &terms, &run.log.frames())
     }
 }

@@ -83,7 +83,7 @@ impl Driver {
             };
             let step = match step {
                 Step::Done(Some(record))
-                    if self.give_out(&record, self.known, Origin::Elsewhere) =>
+                    if self.give_out(&record, self.known, Origin::Elsewhere).is_some() =>
                 {
                     return Ok(Next::Over);
                 }

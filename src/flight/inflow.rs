@@ -10,7 +10,7 @@ use crate::{
     flights::Origin,
     frame::Frame,
     id::FlightRef,
-    log::{End, Log, SharedRun},
+    log::{End, Log, Reuse, SharedRun},
     record::Decoder,
     store::{Seal, StoreError, StreamEnd},
 };
@@ -22,6 +22,8 @@ pub(super) struct Inflow {
     decoder: Decoder,
     /// From the first piece on.
     run: Option<SharedRun>,
+    /// It is asked for again, by a shorter age.
+    stale: bool,
     /// They are handed on with the end.
     trailers: Option<HeaderMap>,
 }
@@ -52,6 +54,11 @@ impl Inflow {
         self.run.is_some()
     }
 
+    /// Whether it was found to be fresh for less than it was asked for by.
+    pub(super) fn is_stale(&self) -> bool {
+        self.stale
+    }
+
     /// Whether callers have begun with what this flight gives, and it goes on.
     pub(super) fn goes_on(&self, flight: FlightRef) -> bool {
         self.flight == flight && self.run.as_ref().is_some_and(|run| !run.log.has_ended())
@@ -75,7 +82,7 @@ impl Inflow {
 impl Driver {
     pub(super) fn inflow(&self, flight: FlightRef, origin: Origin) -> Inflow {
         let decoder = Decoder::new(&self.flight.key(), flight);
-        Inflow { flight, origin, decoder, run: None, trailers: None }
+        Inflow { flight, origin, decoder, run: None, stale: false, trailers: None }
     }
 
     /// Hands on what is in the next piece; false where it does not fit.
@@ -85,9 +92,18 @@ impl Driver {
             return false;
         };
         let mut opened = None;
-        if let Some((head, length)) = head {
+        if let Some((head, length, terms)) = head {
+            if inflow.origin == Origin::Reused && self.is_stale(terms.fresh) {
+                inflow.stale = true;
+                return false;
+            }
             let log = Log::new(self.core.config.max_share_bytes, length);
-            let run = SharedRun { head: Arc::new(head), log, reusable: false };
+            let run = SharedRun {
+                head: Arc::new(head),
+                log,
+                reuse: Reuse::Never,
+                selection: terms.selection,
+            };
             inflow.run = Some(run.clone());
             opened = Some(run);
         }

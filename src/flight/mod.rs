@@ -1,7 +1,7 @@
 //! The driver of a flight: one task per key and process, which owns, follows,
 //! takes over, or lets every caller run alone.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::{runtime::Handle, time::Instant};
@@ -16,7 +16,7 @@ use crate::{
     flights::{Flight, Origin, Verdict},
     id::{FlightId, FlightRef, WaiterId},
     lease::OwnerGuard,
-    log::{Log, SharedRun},
+    log::{Log, Reuse, SharedRun},
     record,
     store::{EndStatus, Join, Joined, Session, StoreError, StoreErrorKind},
 };
@@ -63,6 +63,9 @@ struct Driver {
     gave_up: bool,
     /// Whether others wait for the run that it had.
     yields: bool,
+    /// How old an answer may be that is used again: less than the settings say where one
+    /// was found that is not fresh for that long.
+    reuse: Duration,
 }
 
 /// What comes after a step of the driver.
@@ -86,6 +89,7 @@ impl Driver {
     fn new(core: Arc<Core>, flight: Arc<Flight>) -> Self {
         let session = core.store.session(flight.key());
         Self {
+            reuse: core.config.reuse,
             core,
             flight: Settling(flight),
             session,
@@ -205,7 +209,7 @@ impl Driver {
             waiter: self.waiter,
             known: self.known,
             lease: config.lease,
-            reuse: config.reuse,
+            reuse: self.reuse,
             retention: config.retention,
             look_only,
         }
@@ -270,31 +274,47 @@ impl Driver {
             None => self.fetch().await,
         };
         let least = if origin == Origin::Reused { flight.token } else { self.known };
-        if record.is_some_and(|record| self.give_out(&record, least, origin)) {
-            return Next::Over;
+        if let Some(next) = record.and_then(|record| self.give_out(&record, least, origin)) {
+            return next;
         }
         // Past this flight, or the next look would find the same again.
         self.know(flight.token.saturating_add(1));
         Next::Elect
     }
 
-    /// Gives a record's answer to all callers; false where it cannot be read, or is older
-    /// than `least`.
-    fn give_out(&self, record: &Bytes, least: u64, origin: Origin) -> bool {
+    /// Gives a record's answer to all callers, unless it is too old to be used again.
+    /// None where it cannot be read, or is of a flight before `least`.
+    fn give_out(&mut self, record: &Bytes, least: u64, origin: Origin) -> Option<Next> {
         match record::decode(&self.flight.key(), record) {
             Ok(found) if found.flight.token >= least => {
+                if origin == Origin::Reused && self.is_stale(found.terms.fresh) {
+                    return Some(Next::Elect);
+                }
                 let run = SharedRun {
                     head: Arc::new(found.head),
                     log: Log::complete(found.frames),
-                    reusable: false,
+                    reuse: Reuse::Never,
+                    selection: found.terms.selection,
                 };
                 self.flight.decide(Verdict::Replay { run, origin });
-                true
+                Some(Next::Over)
             }
             _ => {
                 self.core.counts.bad_records();
-                false
+                None
             }
+        }
+    }
+
+    /// Whether an answer that is used again is fresh for less than it was asked for by:
+    /// then it is asked for by that. Its age is known to the store alone.
+    fn is_stale(&mut self, fresh: Option<Duration>) -> bool {
+        match fresh {
+            Some(fresh) if fresh < self.reuse => {
+                self.reuse = fresh;
+                true
+            }
+            _ => false,
         }
     }
 
@@ -304,6 +324,9 @@ impl Driver {
         let mut inflow = self.inflow(flight, origin);
         if let Flow::Ended(end) = self.read_rest(&mut inflow).await {
             return self.end_of_stream(inflow, &end);
+        }
+        if inflow.is_stale() {
+            return Next::Elect;
         }
         if inflow.has_begun() {
             return self.unreadable(&inflow);

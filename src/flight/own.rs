@@ -40,6 +40,7 @@ impl Driver {
     pub(super) async fn own(&mut self, guard: OwnerGuard<RunEnd>) -> Next {
         // What was handed out before this run came has lost its writer.
         self.flight.hold_back(true);
+        self.flight.select(None);
         self.inflow = None;
         let token = guard.lease().map(|lease| lease.flight().token);
         let stage = Stage::new(Arc::clone(guard.permit()));
@@ -47,6 +48,7 @@ impl Driver {
             token,
             max_share_bytes: self.core.config.max_share_bytes,
             delivery: self.core.config.delivery,
+            reuse: !self.core.config.reuse.is_zero(),
             stage: Arc::clone(&stage),
         };
         // A caller may leave between the two steps: then the next one's is run.

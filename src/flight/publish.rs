@@ -70,6 +70,14 @@ impl Publication {
         }
     }
 
+    /// Whether the answer may be used again, now that it has come to its end.
+    pub(super) fn is_reusable(&self) -> bool {
+        match &self.work {
+            Work::Over(publisher, _) => publisher.is_reusable(),
+            _ => false,
+        }
+    }
+
     /// The store has lost pieces, from this one on.
     pub(super) fn rewind(&mut self, next: u64) {
         if let Work::Over(publisher, stop) = &mut self.work

@@ -18,6 +18,7 @@ use crate::{
     error::{Failure, FailureKind},
     id::KeyDigest,
     log::{End, SharedRun},
+    selection::Selection,
     sync::{
         Mutex, MutexGuard, Notify, PoisonError,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -32,6 +33,8 @@ pub(crate) struct Flight {
     /// The answer that is handed out while it comes.
     live: Mutex<Option<Live>>,
     verdict: OnceLock<Verdict>,
+    /// Which callers may have what the run of this process is about to give.
+    selection: Mutex<Option<Arc<Selection>>>,
     /// Wakes the callers.
     stirred: Arc<Notify>,
     /// Wakes the driver when the last caller has left.
@@ -72,6 +75,7 @@ impl Flight {
             seats: Mutex::default(),
             live: Mutex::default(),
             verdict: OnceLock::new(),
+            selection: Mutex::default(),
             stirred: Arc::default(),
             vacated: Notify::new(),
             drivers: AtomicU32::new(1),
@@ -241,6 +245,20 @@ impl Flight {
         // A second verdict is that of the driver's own end, and says nothing new.
         let _ = self.verdict.set(verdict);
         self.stir();
+    }
+
+    /// Says which callers may have what the run of this process will give; the others
+    /// need not wait for the rest of it. None: all of them, or not known yet.
+    pub(crate) fn select(&self, selection: Option<&Arc<Selection>>) {
+        let before = std::mem::replace(&mut *lock(&self.selection), selection.cloned());
+        if selection.is_some() && before.as_ref() != selection {
+            self.stir();
+        }
+    }
+
+    /// Which callers may have what the run of this process will give.
+    pub(crate) fn selection(&self) -> Option<Arc<Selection>> {
+        lock(&self.selection).clone()
     }
 
     /// Hands an answer out while it comes, also to those who come from now on. Who

@@ -13,7 +13,7 @@ use shuttle::{
 use super::*;
 use crate::{
     frame::{Frame, Head},
-    log::{Log, SharedRun},
+    log::{Log, Reuse, SharedRun},
     store::BoxFuture,
     sync::{
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -68,7 +68,7 @@ impl Default for Table {
 fn answer(run: usize) -> SharedRun {
     let head = Arc::new(Head { status: StatusCode::OK, headers: HeaderMap::new() });
     let log = Log::complete(vec![Frame::Data(Bytes::from(run.to_string()))]);
-    SharedRun { head, log, reusable: false }
+    SharedRun { head, log, reuse: Reuse::Never, selection: None }
 }
 
 impl Process {

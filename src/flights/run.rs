@@ -10,6 +10,7 @@ use crate::{
     config::Delivery,
     lease::Permit,
     log::SharedRun,
+    selection::Selection,
     store::BoxFuture,
     sync::{
         Notify,
@@ -38,6 +39,8 @@ pub(crate) struct Brief {
     /// The most bytes that are kept to be shared.
     pub(crate) max_share_bytes: usize,
     pub(crate) delivery: Delivery,
+    /// Whether answers are used again at all.
+    pub(crate) reuse: bool,
     pub(crate) stage: Arc<Stage>,
 }
 
@@ -65,19 +68,24 @@ pub(crate) enum RunEnd {
 pub(crate) struct Stage {
     permit: Arc<Permit>,
     begun: AtomicBool,
+    selection: OnceLock<Arc<Selection>>,
     opened: OnceLock<SharedRun>,
     stirred: Notify,
 }
 
 impl Stage {
     pub(crate) fn new(permit: Arc<Permit>) -> Arc<Self> {
-        let (begun, opened, stirred) = Default::default();
-        Arc::new(Self { permit, begun, opened, stirred })
+        let (begun, selection, opened, stirred) = Default::default();
+        Arc::new(Self { permit, begun, selection, opened, stirred })
     }
 
-    /// The head is there: from now on the run may be idle.
-    pub(crate) fn begin(&self) {
+    /// The head is there: from now on the run may be idle. `selection` says which
+    /// callers may have what follows; none: all of them.
+    pub(crate) fn begin(&self, selection: Option<&Arc<Selection>>) {
         self.permit.beat();
+        if let Some(selection) = selection {
+            let _ = self.selection.set(Arc::clone(selection));
+        }
         self.begun.store(true, Ordering::Release);
         self.stirred.notify_one();
     }
@@ -101,6 +109,11 @@ impl Stage {
 
     pub(crate) fn has_begun(&self) -> bool {
         self.begun.load(Ordering::Acquire)
+    }
+
+    /// Which callers may have the answer, once its head is there and says so.
+    pub(crate) fn selection(&self) -> Option<&Arc<Selection>> {
+        self.selection.get()
     }
 
     /// The answer that is handed out as it comes.

@@ -26,6 +26,8 @@ pub enum Bypass {
     NoStore,
     /// The request does not say, or not clearly, whom it is for.
     NoAuthority,
+    /// The tenant function gave no tenant.
+    NoTenant,
     /// A predicate of the user said so.
     Predicate,
     /// The key function gave no key.
@@ -57,6 +59,7 @@ impl Bypass {
             Self::Conditional => "conditional",
             Self::NoStore => "no_store",
             Self::NoAuthority => "no_authority",
+            Self::NoTenant => "no_tenant",
             Self::Predicate => "predicate",
             Self::NoKey => "no_key",
             Self::Recursion => "recursion",

@@ -8,6 +8,7 @@ use crate::id::{FORMAT, KeyDigest};
 // Names the layout of keys: a release that changes it must not meet another
 // release under one digest with another meaning.
 const LAYOUT: &[u8] = b"tower-singleflight key 1";
+const BESIDE: &[u8] = b"tower-singleflight beside a key 1";
 const SECRET: &str = "tower-singleflight 2025 fleet secret for key digests";
 
 /// Digests keys: BLAKE3 over namespace and key, keyed when there is a secret.
@@ -34,15 +35,27 @@ impl Digester {
         Self { format, ..self }
     }
 
-    pub(crate) fn digest(&self, key: &Key) -> KeyDigest {
+    fn hasher(&self, layout: &[u8]) -> blake3::Hasher {
         let mut hasher = match &self.secret {
             Some(secret) => blake3::Hasher::new_keyed(secret),
             None => blake3::Hasher::new(),
         };
-        for part in [LAYOUT, &[self.format], &self.namespace] {
+        for part in [layout, &[self.format], &self.namespace] {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part);
         }
+        hasher
+    }
+
+    /// A hasher for what is kept beside an answer of this key.
+    pub(crate) fn beside(&self, key: &KeyDigest) -> blake3::Hasher {
+        let mut hasher = self.hasher(BESIDE);
+        hasher.update(key.as_bytes());
+        hasher
+    }
+
+    pub(crate) fn digest(&self, key: &Key) -> KeyDigest {
+        let mut hasher = self.hasher(LAYOUT);
         // The key comes last and carries its own lengths.
         hasher.update(key.as_bytes());
         KeyDigest::from_bytes(*hasher.finalize().as_bytes())

@@ -62,11 +62,20 @@ pub trait KeyExtractor<Req>: Clone + Send + Sync + 'static {
         false
     }
 
+    /// Whether this request carried what its key has as an identity: a part that says who
+    /// asks, and that no other caller of this key differs in. By default none has.
+    ///
+    /// Responses with `cache-control: private` are shared among such requests.
+    fn is_identified(&self, request: &Req) -> bool {
+        let _ = request;
+        false
+    }
+
     /// Whether requests that differ in this header have different keys. By
     /// default nothing is known of any header.
     ///
-    /// A response whose `vary` names a header outside the key is not shared
-    /// with requests that may have another value of it.
+    /// A response whose `vary` names a header outside the key is shared with those
+    /// callers whose requests have the same values of it as the one that was run.
     fn covers_header(&self, name: &HeaderName) -> bool {
         let _ = name;
         false

@@ -3,10 +3,12 @@
 use std::{fmt, sync::Arc};
 
 use http::{Extensions, HeaderName, Method, Request, Uri};
+use http_body::Body;
 
 use super::{
-    Bypass, Key, KeyExtractor, RequestView,
+    Bypass, Explanation, Key, KeyExtractor, RequestView,
     body::{BodyKey, Form, Json, Raw, ReadBody},
+    explain::Parts,
     rules::Rules,
 };
 
@@ -131,7 +133,8 @@ impl<B> HttpKey<B> {
     }
 
     /// Leaves a header field out of the key: requests that differ in it alone
-    /// get **the same answer**.
+    /// get **the same answer**, unless it is an [identity](Self::identity), or an answer
+    /// says by `vary` that it depends on it.
     ///
     /// Default: the names in [`NOISE`](crate::key::NOISE).
     #[must_use]
@@ -159,6 +162,86 @@ impl<B> HttpKey<B> {
     #[must_use]
     pub fn only(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
         self.rules().set_only(names.into_iter().collect());
+        self
+    }
+
+    /// Sorts the pairs of a query by name, for services to which their order means
+    /// nothing: `?a=1&b=2` and `?b=2&a=1` then share.
+    ///
+    /// Pairs of one name keep their order, and so do those whose names a server may take
+    /// for one: when it decodes them, or does not tell upper from lower case. Nothing is
+    /// decoded in the key: `%2F` is another than `/`.
+    ///
+    /// Default: the query as it is.
+    #[must_use]
+    pub fn sorted_query(mut self) -> Self {
+        self.rules().set_sorted_query();
+        self
+    }
+
+    /// Names the header that says who asks. Called several times, each of them does.
+    ///
+    /// It is in the key, also if it is in [`NOISE`](crate::key::NOISE),
+    /// [ignored](Self::ignore), or not among those that [count](Self::only). Answers with
+    /// `cache-control: private` are shared among requests that carry it with the same value,
+    /// and not among those that carry none, or an empty one.
+    ///
+    /// **Name what a service knows its users by**, all of it: what is private to one
+    /// value of this header is shared among all who send that value.
+    ///
+    /// Default: none, and `private` answers are not shared.
+    #[must_use]
+    pub fn identity(mut self, name: impl Into<HeaderName>) -> Self {
+        self.rules().identity(name.into());
+        self
+    }
+
+    /// As [`identity`](Self::identity), with a function that says who asks: the user
+    /// that an authentication layer above this one has left in the request's extensions,
+    /// for one. `None` is for requests of nobody in particular: they share among each other,
+    /// but no `private` answers.
+    ///
+    /// It is called once for the key, once more where the request is run, and must give the
+    /// same both times.
+    ///
+    /// ```
+    /// use http::HeaderName;
+    /// use tower_singleflight::HttpKey;
+    ///
+    /// #[derive(Clone)]
+    /// struct User(String);
+    ///
+    /// // Each request has a token of its own; what counts is whose it is.
+    /// let key = HttpKey::new()
+    ///     .ignore(HeaderName::from_static("x-request-token"))
+    ///     .identity_fn(|request| Some(request.extensions().get::<User>()?.0.clone()));
+    /// ```
+    #[must_use]
+    pub fn identity_fn<F, T>(mut self, find: F) -> Self
+    where
+        F: Fn(RequestView<'_>) -> Option<T> + Send + Sync + 'static,
+        T: Into<Vec<u8>>,
+    {
+        self.rules().identity_fn(Arc::new(move |request| find(request).map(Into::into)));
+        self
+    }
+
+    /// Takes what this function gives into the key: the tenant that a request is for,
+    /// where something else than its authority, path and headers says so. Called several
+    /// times, all count.
+    ///
+    /// Requests for which it gives `None` **run alone**: that nobody has found out whose a
+    /// request is must not put it together with others. For a service that has answers for
+    /// all tenants let it give an empty one.
+    ///
+    /// Default: none.
+    #[must_use]
+    pub fn tenant<F, T>(mut self, find: F) -> Self
+    where
+        F: Fn(RequestView<'_>) -> Option<T> + Send + Sync + 'static,
+        T: Into<Vec<u8>>,
+    {
+        self.rules().tenant(Arc::new(move |request| find(request).map(Into::into)));
         self
     }
 
@@ -206,9 +289,22 @@ impl<B> HttpKey<B> {
     }
 }
 
+impl HttpKey {
+    /// What the key of this request is made of, or why it has none.
+    pub fn explain<B: Body>(&self, request: &Request<B>) -> Explanation {
+        let view = RequestView::new(request);
+        let parts = plain_parts(&self.rules, view, request.body().is_end_stream());
+        Explanation::new(parts, self.rules.left_out(view, false))
+    }
+}
+
 impl<B> KeyExtractor<Request<B>> for HttpKey {
     fn extract(&self, request: &Request<B>) -> Result<Key, Bypass> {
         extract(&self.rules, RequestView::new(request))
+    }
+
+    fn is_identified(&self, request: &Request<B>) -> bool {
+        self.rules.is_identified(RequestView::new(request))
     }
 
     fn covers_header(&self, name: &HeaderName) -> bool {
@@ -216,9 +312,27 @@ impl<B> KeyExtractor<Request<B>> for HttpKey {
     }
 }
 
+/// Whether requests with this method are shared without a word of anybody.
+pub(super) fn is_plain(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
+/// The parts of the key of a request whose body is not read, and must have `ended`.
+pub(super) fn plain_parts(
+    rules: &Rules,
+    request: RequestView<'_>,
+    ended: bool,
+) -> Result<Parts, Bypass> {
+    if !is_plain(request.method()) {
+        return Err(Bypass::Method);
+    }
+    let parts = rules.parts(request, false)?;
+    if ended { Ok(parts) } else { Err(Bypass::Body) }
+}
+
 /// The key of a request whose body is not read.
 pub(super) fn extract(rules: &Rules, request: RequestView<'_>) -> Result<Key, Bypass> {
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+    if !is_plain(request.method()) {
         return Err(Bypass::Method);
     }
     Ok(rules.head(request)?.build())

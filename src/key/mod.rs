@@ -35,6 +35,27 @@
 //! assert_eq!(key.extract(&String::new()), Err(Bypass::NoKey));
 //! ```
 //!
+//! # Who asks
+//!
+//! Credentials are in the key as all headers are, so that two users never share.
+//! [`HttpKey::identity`] says which part of a request names its user: it is in the key
+//! whatever is ignored, and answers that are `private` are then shared between that user's
+//! own requests. [`HttpKey::tenant`] takes something into the key that is in no header.
+//! [`HttpKey::explain`] says of a request what its key is made of.
+//!
+//! ```
+//! use http::header::AUTHORIZATION;
+//! use tower_singleflight::HttpKey;
+//!
+//! #[derive(Clone)]
+//! struct Tenant(u64);
+//!
+//! let key = HttpKey::new().identity(AUTHORIZATION).tenant(|request| {
+//!     let tenant = request.extensions().get::<Tenant>()?;
+//!     Some(tenant.0.to_be_bytes())
+//! });
+//! ```
+//!
 //! # Bodies
 //!
 //! A request with a body runs alone, unless its key covers the body.
@@ -73,6 +94,7 @@ mod authority;
 mod body;
 mod bypass;
 mod digest;
+mod explain;
 mod extract;
 mod fields;
 mod grpc;
@@ -80,9 +102,14 @@ mod http_key;
 mod json;
 mod noise;
 mod parts;
+mod query;
 mod rules;
 mod view;
 
+#[cfg(test)]
+mod explain_tests;
+#[cfg(test)]
+mod identity_tests;
 #[cfg(test)]
 mod tests;
 
@@ -92,6 +119,7 @@ pub use self::grpc::{DescriptorError, DescriptorErrorKind};
 pub use self::{
     body::{BodyKey, Json, Raw, ReadBody},
     bypass::Bypass,
+    explain::{Explanation, KeyPart, PartSource},
     extract::{KeyExtractor, KeyFn, key_fn},
     grpc::GrpcKey,
     http_key::{HttpKey, NoBody},

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::{
     frame::{Frame, Head},
+    selection::Selection,
     sync::{
         Mutex, MutexGuard, Notify, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -25,12 +26,14 @@ use crate::{
 #[cfg(all(test, shuttle))]
 mod races;
 mod reader;
+mod reuse;
 mod splice;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use self::{
     reader::{Next, Reader},
+    reuse::Reuse,
     splice::Splice,
 };
 
@@ -39,8 +42,10 @@ pub(crate) use self::{
 pub(crate) struct SharedRun {
     pub(crate) head: Arc<Head>,
     pub(crate) log: Arc<Log>,
-    /// Whether callers that come after the end may have it inside the reuse window.
-    pub(crate) reusable: bool,
+    /// Whether callers may have it that come after its end.
+    pub(crate) reuse: Reuse,
+    /// Which callers of its key may have it; none: all of them.
+    pub(crate) selection: Option<Arc<Selection>>,
 }
 
 /// The frames of one body so far.

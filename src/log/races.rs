@@ -28,7 +28,7 @@ fn text(frames: usize) -> String {
 
 fn run(log: &Arc<Log>) -> SharedRun {
     let head = Arc::new(Head { status: StatusCode::OK, headers: HeaderMap::new() });
-    SharedRun { head, log: Arc::clone(log), reusable: false }
+    SharedRun { head, log: Arc::clone(log), reuse: Reuse::Never, selection: None }
 }
 
 /// Reads up to so many frames; what came, and the end.

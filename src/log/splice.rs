@@ -7,12 +7,17 @@ use std::{
 use http::{HeaderMap, HeaderName};
 
 use super::{Next, Reader, SharedRun};
-use crate::frame::{Frame, Head};
+use crate::{
+    frame::{Frame, Head},
+    selection::Selection,
+};
 
 /// Reads one run's body, and goes on with another's where that begins with exactly
 /// what was read. No body of two runs comes of it: where they differ it breaks off.
 pub(crate) struct Splice {
     head: Arc<Head>,
+    /// Which callers may have what is read.
+    selection: Option<Arc<Selection>>,
     reader: Reader,
     /// There until the run that took over has given what was handed out before.
     check: Option<Box<Check>>,
@@ -29,9 +34,9 @@ struct Check {
 
 impl Splice {
     /// Reads from the start of what `reader` reads, under the head that was handed
-    /// out for it.
-    pub(crate) fn new(head: Arc<Head>, reader: Reader) -> Self {
-        Self { head, reader, check: None, read: 0 }
+    /// out for it, to a caller that `selection` fits.
+    pub(crate) fn new(head: Arc<Head>, selection: Option<Arc<Selection>>, reader: Reader) -> Self {
+        Self { head, selection, reader, check: None, read: 0 }
     }
 
     /// The next frame; `None` after a clean end, the reason after a broken one.
@@ -82,7 +87,9 @@ impl Splice {
 
     /// Goes over to another run.
     fn go_over(&mut self, run: &SharedRun) -> Result<(), &'static str> {
-        if !is_same(&self.head, &run.head) {
+        // What fits this caller's request is known only of what it has begun with.
+        let fits = run.selection.is_none() || run.selection == self.selection;
+        if !fits || !is_same(&self.head, &run.head) {
             return Err(DIFFERS);
         }
         let reader = run.log.reader().ok_or(TOO_LATE)?;

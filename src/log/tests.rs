@@ -22,7 +22,7 @@ fn head() -> Arc<Head> {
 }
 
 fn run(log: &Arc<Log>) -> SharedRun {
-    SharedRun { head: head(), log: Arc::clone(log), reusable: false }
+    SharedRun { head: head(), log: Arc::clone(log), reuse: Reuse::Never, selection: None }
 }
 
 fn open(most: usize) -> Arc<Log> {
@@ -30,7 +30,7 @@ fn open(most: usize) -> Arc<Log> {
 }
 
 fn splice(log: &Arc<Log>) -> task::Spawn<Splice> {
-    task::spawn(Splice::new(head(), log.reader().unwrap()))
+    task::spawn(Splice::new(head(), None, log.reader().unwrap()))
 }
 
 #[track_caller]
@@ -308,8 +308,26 @@ fn a_head_that_speaks_of_another_body_is_another_answer() {
         let (one, two) = (open(1000), Log::complete(vec![data("b")]));
         let mut reader = splice(&one);
         let head = Arc::new(Head { status, headers });
-        one.end(End::Moved(SharedRun { head, log: two, reusable: false }));
+        one.end(End::Moved(SharedRun { head, log: two, reuse: Reuse::Never, selection: None }));
         match same {
+            true => assert_eq!(text(&mut reader), "b"),
+            false => assert!(broken(&mut reader).contains("another")),
+        }
+    }
+}
+
+/// What fits a caller's request is known only of the run that it has begun with.
+#[test]
+fn a_run_for_other_callers_is_another_answer() {
+    let of = |digest| Some(Arc::new(Selection::from_parts(Vec::new(), [digest; 32])));
+    for (begun, next, goes_on) in
+        [(None, of(1), false), (of(1), of(1), true), (of(1), of(2), false), (of(1), None, true)]
+    {
+        let one = open(1000);
+        let mut reader = task::spawn(Splice::new(head(), begun, one.reader().unwrap()));
+        let next = SharedRun { selection: next, ..run(&Log::complete(vec![data("b")])) };
+        one.end(End::Moved(next));
+        match goes_on {
             true => assert_eq!(text(&mut reader), "b"),
             false => assert!(broken(&mut reader).contains("another")),
         }

@@ -1,6 +1,7 @@
 //! What HTTP says of a response: may it be shared, and what of its head may be
 //! given to another caller.
 
+mod fresh;
 mod replay;
 mod share;
 mod vary;
@@ -8,9 +9,13 @@ mod vary;
 #[cfg(test)]
 mod tests;
 
-pub use self::replay::PER_REQUEST;
 pub(crate) use self::{
+    fresh::fresh_for,
     replay::Replay,
-    share::{Share, is_grpc_error, share},
+    share::{Policy, is_grpc_error, is_of_one_request},
     vary::{Vary, vary},
+};
+pub use self::{
+    replay::PER_REQUEST,
+    share::{DefaultSharePolicy, ResponseView, Share, SharePolicy},
 };

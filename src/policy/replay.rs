@@ -9,12 +9,18 @@ use crate::headers::{HeaderList, members};
 /// with `ratelimit-`.
 ///
 /// Everything else is: `date`, `etag`, `location`, `link`, …
+///
+/// [`SingleFlightLayer::drop_header`](crate::SingleFlightLayer::drop_header) adds a name,
+/// and [`keep_header`](crate::SingleFlightLayer::keep_header) takes one off.
 pub const PER_REQUEST: &[&str] = &[
     "anthropic-ratelimit-*",
     "cf-ray",
     "ratelimit",
     "ratelimit-*",
     "request-id",
+    // Only of responses that are shared although they have one: see `Share`.
+    "set-cookie",
+    "set-cookie2",
     "traceparent",
     "traceresponse",
     "tracestate",

@@ -1,117 +1,195 @@
 //! May this response be shared?
 
+use std::{fmt, sync::Arc, time::Duration};
+
 use http::{
-    HeaderMap, HeaderName, StatusCode,
-    header::{CACHE_CONTROL, EXPIRES, SET_COOKIE},
+    HeaderMap, StatusCode,
+    header::{CACHE_CONTROL, SET_COOKIE},
 };
 
-use super::{Vary, vary};
 use crate::headers::{is_token, members};
 
-/// What may be done with a response.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Share {
-    /// All callers of the flight may have it.
-    All {
-        /// So may later callers, within the reuse window.
-        reusable: bool,
-    },
-    /// Nobody may have it but the caller whose request was run.
-    Private(PrivateReason),
-}
-
-/// Why a response is private.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum PrivateReason {
-    SetCookie,
-    NoStore,
-    Private,
-    VaryStar,
-    /// It depends on a header field that is not in the key.
-    Vary,
-    /// A status that belongs to one request: 1xx, 206, 304.
-    Status,
-}
-
-impl PrivateReason {
-    /// A short name that never changes, fit for a label.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::SetCookie => "set_cookie",
-            Self::NoStore => "no_store",
-            Self::Private => "private",
-            Self::VaryStar => "vary_star",
-            Self::Vary => "vary",
-            Self::Status => "status",
-        }
-    }
-}
-
-/// Decides from the head as inner gave it, before anything is taken from it.
+/// With whom a response is shared: what a [`SharePolicy`] says of it, and what inner
+/// says of one response by putting this into its extensions.
 ///
-/// `covers` says whether a request header is part of the key.
-pub(crate) fn share(
-    status: StatusCode,
-    headers: &HeaderMap,
-    covers: impl Fn(&HeaderName) -> bool,
-) -> Share {
-    match private(status, headers, covers) {
-        Some(reason) => Share::Private(reason),
-        None => Share::All { reusable: reusable(status, headers) },
+/// What inner says goes before the policy, and is taken off the response before it
+/// leaves the layer.
+///
+/// ```
+/// use axum::{Extension, response::IntoResponse};
+/// use tower_singleflight::Share;
+///
+/// async fn lottery() -> impl IntoResponse {
+///     // Everybody gets a number of their own.
+///     (Extension(Share::Never), "42")
+/// }
+/// ```
+///
+/// # What stays as it is
+///
+/// Neither can share what does not fit other requests by its form: a response with a
+/// status of 1xx, 206 or 304, one with `vary: *`, or, with callers whose values differ, one with
+/// a `vary` on headers outside the key. A 5xx and a failed gRPC call are given to those who
+/// waited, and to nobody later.
+///
+/// `set-cookie` is among the headers that others do not get (see
+/// [`PER_REQUEST`](crate::PER_REQUEST)): of a response that is shared by such a word,
+/// the cookie goes to its own caller alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Share {
+    /// With nobody: it is its own caller's, and those who wait run their own requests, at
+    /// once.
+    Never,
+    /// With all callers of the flight, and with later ones for as long as both the
+    /// [reuse setting](crate::ConfigBuilder::reuse) and the response's own headers
+    /// (`cache-control`, `expires`, `age`, `date`) allow.
+    Always,
+    /// With all callers of the flight, and with later ones for so long, whatever its
+    /// headers say; not longer than the reuse setting. Zero: with those who waited, and
+    /// not later.
+    For(Duration),
+}
+
+/// Decides with whom responses are shared, by their heads.
+///
+/// It is asked once for every run, as soon as the head is there and before the body
+/// is touched. It must be quick. Set by
+/// [`SingleFlightLayer::share_policy`](crate::SingleFlightLayer::share_policy); functions are policies:
+///
+/// ```
+/// use http::StatusCode;
+/// use tower_singleflight::{
+///     DefaultSharePolicy, HttpKey, ResponseView, Share, SharePolicy, SingleFlightLayer,
+/// };
+///
+/// let layer = SingleFlightLayer::new(HttpKey::new()).share_policy(|response: ResponseView<'_>| {
+///     match response.status() {
+///         // Each caller may try its own luck.
+///         StatusCode::TOO_MANY_REQUESTS => Share::Never,
+///         _ => DefaultSharePolicy.share(response),
+///     }
+/// });
+/// ```
+pub trait SharePolicy: Send + Sync + 'static {
+    /// With whom this response is shared. See [`Share`] for what no policy changes.
+    fn share(&self, response: ResponseView<'_>) -> Share;
+}
+
+impl<F> SharePolicy for F
+where
+    F: Fn(ResponseView<'_>) -> Share + Send + Sync + 'static,
+{
+    fn share(&self, response: ResponseView<'_>) -> Share {
+        self(response)
     }
 }
 
-fn private(
-    status: StatusCode,
-    headers: &HeaderMap,
-    covers: impl Fn(&HeaderName) -> bool,
-) -> Option<PrivateReason> {
-    if status.is_informational()
-        || matches!(status, StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED)
-    {
-        return Some(PrivateReason::Status);
+/// The policy that a layer has unless it is given another.
+///
+/// Not shared are responses with `set-cookie`, with `cache-control: no-store`, and with
+/// `private`, unless the request carried a part that the key has as an
+/// [identity](crate::HttpKey::identity): then all callers of the flight are one and the
+/// same to the service.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DefaultSharePolicy;
+
+impl SharePolicy for DefaultSharePolicy {
+    fn share(&self, response: ResponseView<'_>) -> Share {
+        match private(response) {
+            Some(reason) => {
+                tracing::debug!(reason, "the response is not shared");
+                Share::Never
+            }
+            None => Share::Always,
+        }
     }
+}
+
+fn private(response: ResponseView<'_>) -> Option<&'static str> {
+    let headers = response.headers();
     if headers.contains_key(SET_COOKIE) || headers.contains_key("set-cookie2") {
-        return Some(PrivateReason::SetCookie);
+        return Some("set_cookie");
     }
-    for member in members(headers, &CACHE_CONTROL) {
-        if is_token(member, "no-store") {
-            return Some(PrivateReason::NoStore);
-        }
-        // With names of fields as well: what they hide is not ours to replay.
-        if is_token(member, "private") {
-            return Some(PrivateReason::Private);
-        }
+    let says = |token| members(headers, &CACHE_CONTROL).any(|member| is_token(member, token));
+    if says("no-store") {
+        return Some("no_store");
     }
-    match vary(headers, covers) {
-        Vary::Inside => None,
-        Vary::Star => Some(PrivateReason::VaryStar),
-        Vary::Outside(_) => Some(PrivateReason::Vary),
+    // With names of fields as well: what they hide is not ours to replay.
+    (says("private") && !response.is_identified()).then_some("private")
+}
+
+/// A response as a [`SharePolicy`] sees it: without its body, as inner gave it.
+#[derive(Clone, Copy)]
+pub struct ResponseView<'a> {
+    status: StatusCode,
+    headers: &'a HeaderMap,
+    identified: bool,
+}
+
+impl<'a> ResponseView<'a> {
+    /// Looks at a head; `identified` is what [`is_identified`](Self::is_identified) says.
+    #[must_use]
+    pub const fn new(status: StatusCode, headers: &'a HeaderMap, identified: bool) -> Self {
+        Self { status, headers, identified }
+    }
+
+    /// The status.
+    #[must_use]
+    pub const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The header fields.
+    #[must_use]
+    pub const fn headers(&self) -> &'a HeaderMap {
+        self.headers
+    }
+
+    /// Whether the request carried a part that its key has as an
+    /// [identity](crate::HttpKey::identity), so that no other identity shares the flight.
+    #[must_use]
+    pub const fn is_identified(&self) -> bool {
+        self.identified
     }
 }
 
-/// Freshness matters to those who come later, never to those who waited.
-fn reusable(status: StatusCode, headers: &HeaderMap) -> bool {
-    let mut stale = status.is_server_error() || is_grpc_error(headers);
-    let mut limited = false;
-    for member in members(headers, &CACHE_CONTROL) {
-        stale |= is_token(member, "no-cache");
-        if is_token(member, "max-age") || is_token(member, "s-maxage") {
-            limited = true;
-            stale |= !positive(member);
+impl fmt::Debug for ResponseView<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseView").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+/// A policy, or the default one, which costs nothing to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Policy(Option<Arc<dyn SharePolicy>>);
+
+impl Policy {
+    pub(crate) fn new(policy: impl SharePolicy) -> Self {
+        Self(Some(Arc::new(policy)))
+    }
+
+    pub(crate) fn share(&self, response: ResponseView<'_>) -> Share {
+        match &self.0 {
+            Some(policy) => policy.share(response),
+            None => DefaultSharePolicy.share(response),
         }
     }
-    // An `expires` alone is taken for passed: nothing here reads dates.
-    !stale && (limited || !headers.contains_key(EXPIRES))
+}
+
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Policy(..)" } else { "Policy(default)" })
+    }
+}
+
+/// Whether a status belongs to one request, whatever anybody says.
+pub(crate) fn is_of_one_request(status: StatusCode) -> bool {
+    status.is_informational()
+        || matches!(status, StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
 /// Whether gRPC says, in headers or in trailers, that a call failed.
 pub(crate) fn is_grpc_error(fields: &HeaderMap) -> bool {
     fields.get("grpc-status").is_some_and(|status| status != "0")
-}
-
-fn positive(member: &[u8]) -> bool {
-    let value = member.splitn(2, |byte| *byte == b'=').nth(1).unwrap_or_default();
-    let digits = value.trim_ascii().iter().filter(|byte| **byte != b'"');
-    digits.clone().all(u8::is_ascii_digit) && digits.into_iter().any(|digit| *digit != b'0')
 }

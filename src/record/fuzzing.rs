@@ -1,14 +1,17 @@
 //! Records and pieces, out of any bytes.
 #![allow(unreachable_pub, reason = "no part of the public interface")]
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use std::{sync::Arc, time::Duration};
 
-use super::{Decoder, Encoder, decode, encode, stream, whole};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+use super::{Decoder, Encoder, TERMS_VERSION, Terms, VERSION, decode, encode, stream, whole};
 use crate::{
     frame::{Frame, Head},
     fuzzing::Tape,
     id::{FlightId, FlightRef, KeyDigest},
+    selection::Selection,
     store::Seal,
 };
 
@@ -26,6 +29,11 @@ fn head() -> Head {
     Head { status: StatusCode::OK, headers }
 }
 
+fn terms() -> Terms {
+    let selection = Selection::from_parts(vec![HeaderName::from_static("x-plan")], [9; 32]);
+    Terms { fresh: Some(Duration::from_secs(3)), selection: Some(Arc::new(selection)) }
+}
+
 fn frames() -> Vec<Frame> {
     let data = ["one", "two", "three"].map(|text| Frame::Data(Bytes::from(text)));
     data.into_iter().chain([Frame::Trailers(head().headers)]).collect()
@@ -37,7 +45,7 @@ fn written(key: KeyDigest, token: u64) -> (Vec<Bytes>, Seal) {
     let frames = frames();
     let pieces = frames.chunks(1).enumerate().map(|(at, frames)| {
         let opening = head();
-        encoder.piece((at == 0).then_some((&opening, Some(11))), frames)
+        encoder.piece((at == 0).then_some((&opening, Some(11), &terms())), frames)
     });
     (pieces.collect(), encoder.seal())
 }
@@ -54,18 +62,19 @@ fn same(a: &[Frame], b: &[Frame]) -> bool {
 /// Any bytes as a record: read as none, or as one that says the same when it is written
 /// again; and never as that of another key.
 pub fn records(data: &[u8]) {
-    let sealed = whole::sealed(data);
-    for bytes in [Bytes::copy_from_slice(data), sealed] {
+    let sealed = [VERSION, TERMS_VERSION].map(|version| whole::sealed(version, data));
+    for bytes in sealed.into_iter().chain([Bytes::copy_from_slice(data)]) {
         let Ok(record) = decode(&KEY, &bytes) else { continue };
         assert!(decode(&OTHER, &bytes).is_err());
-        let again = encode(&KEY, record.flight, &record.head, &record.frames);
+        let again = encode(&KEY, record.flight, &record.head, &record.terms, &record.frames);
         let read = decode(&KEY, &again).expect("what was written is read");
         assert_eq!((read.flight, read.head.status), (record.flight, record.head.status));
+        assert_eq!(read.terms, record.terms);
         assert!(read.head.headers.iter().eq(&record.head.headers));
         assert!(same(&read.frames, &record.frames));
     }
     // One that is whole, but for what the bytes say.
-    let good = encode(&KEY, flight(7), &head(), &frames());
+    let good = encode(&KEY, flight(7), &head(), &terms(), &frames());
     let mut tape = Tape::new(data);
     let mut bad = good.to_vec();
     for _ in 0..3 {
@@ -129,9 +138,9 @@ fn read(decoder: &mut Decoder, piece: &Bytes, text: &mut Vec<u8>) -> bool {
 /// Where to begin with [`records`].
 #[must_use]
 pub fn record_seeds() -> Vec<Vec<u8>> {
-    let whole = encode(&KEY, flight(7), &head(), &frames()).to_vec();
+    let whole = encode(&KEY, flight(7), &head(), &terms(), &frames()).to_vec();
     let bare = Head { status: StatusCode::NO_CONTENT, headers: HeaderMap::new() };
-    let bare = encode(&KEY, flight(1), &bare, &[]).to_vec();
+    let bare = encode(&KEY, flight(1), &bare, &Terms::default(), &[]).to_vec();
     // What is between the version and the checksum.
     let body = whole[4..whole.len() - 32].to_vec();
     vec![whole, bare, body]
@@ -160,16 +169,18 @@ mod tests {
             dealt in vec(vec(vec(any::<u8>(), 0..200), 0..4), 1..8),
         ) {
             let head = Head { status: StatusCode::from_u16(status).unwrap(), ..head() };
+            let terms = terms();
             let mut encoder = Encoder::new(&KEY, flight(7));
             let mut decoder = Decoder::new(&KEY, flight(7));
             for (at, data) in dealt.into_iter().enumerate() {
                 let frames: Vec<_> =
                     data.into_iter().map(|data| Frame::Data(data.into())).collect();
-                let piece = encoder.piece((at == 0).then_some((&head, length)), &frames);
+                let piece = encoder.piece((at == 0).then_some((&head, length, &terms)), &frames);
                 let (opening, read) = decoder.piece(&piece).unwrap();
                 prop_assert_eq!(opening.is_some(), at == 0);
-                if let Some((opening, told)) = opening {
+                if let Some((opening, told, said)) = opening {
                     prop_assert_eq!((opening.status, told), (head.status, length));
+                    prop_assert_eq!(&said, &terms);
                     prop_assert!(opening.headers.iter().eq(&head.headers));
                 }
                 let sent: Vec<_> = frames.into_iter().filter(|f| f.size() > 0).collect();

@@ -11,15 +11,19 @@ use crate::id::FORMAT;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod stream;
+mod terms;
 mod whole;
 mod wire;
 
 pub(crate) use self::{
     stream::{Decoder, Encoder},
+    terms::Terms,
     whole::{decode, encode},
 };
 
 const VERSION: u8 = FORMAT;
+/// Of records with [`Terms`], which releases that know the plain ones alone must not read.
+const TERMS_VERSION: u8 = 2;
 const CHECKSUM: usize = blake3::OUT_LEN;
 
 /// Why bytes are not a record that can be used.
@@ -41,7 +45,9 @@ impl fmt::Display for BadRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Foreign => f.write_str("not a record"),
-            Self::Version(found) => write!(f, "record of version {found}, not {VERSION}"),
+            Self::Version(found) => {
+                write!(f, "record of version {found}, not {VERSION} or {TERMS_VERSION}")
+            }
             Self::Checksum => f.write_str("record is damaged"),
             Self::Malformed => f.write_str("record is malformed"),
             Self::OtherKey => f.write_str("record of another key"),

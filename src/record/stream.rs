@@ -10,7 +10,8 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BadRecord, CHECKSUM, VERSION,
+    BadRecord, CHECKSUM, Terms, VERSION,
+    terms::prefix,
     wire::{Field, Piece, fields, frames_of, header_map, is_nothing, list},
 };
 use crate::{
@@ -21,6 +22,7 @@ use crate::{
 
 const MAGIC: &[u8; 3] = b"tsp";
 const PREFIX: usize = MAGIC.len() + 1;
+const NO_TERMS: Terms = Terms { fresh: None, selection: None };
 
 /// A stream's state, the same on both of its ends.
 #[derive(Clone, Debug)]
@@ -67,8 +69,8 @@ struct Proof {
     link: [u8; CHECKSUM],
 }
 
-/// A head, and how many bytes of data its body has, where that is known.
-type Opening<T> = (T, Option<u64>);
+/// A head, how many bytes of data its body has, where that is known, and who may have it.
+type Opening<T, U = Terms> = (T, Option<u64>, U);
 
 #[derive(Serialize, Deserialize)]
 struct Body<'a> {
@@ -103,8 +105,13 @@ impl Encoder {
 
     /// The next piece; the first of all has the head, and the body's length where that
     /// is known.
-    pub(crate) fn piece(&mut self, head: Option<Opening<&Head>>, frames: &[Frame]) -> Bytes {
-        let head = head.map(|(head, length)| Start {
+    pub(crate) fn piece(
+        &mut self,
+        head: Option<Opening<&Head, &Terms>>,
+        frames: &[Frame],
+    ) -> Bytes {
+        let terms = head.map_or(&NO_TERMS, |(_, _, terms)| terms);
+        let head = head.map(|(head, length, _)| Start {
             status: head.status.as_u16(),
             length,
             fields: fields(&head.headers),
@@ -113,9 +120,10 @@ impl Encoder {
         let size = frames.iter().map(|frame| frame.size() + 16).sum::<usize>();
         let mut out = Vec::with_capacity(PREFIX + 64 + size + CHECKSUM);
         out.extend_from_slice(MAGIC);
-        out.push(VERSION);
+        out.push(terms.version());
         // A vector takes everything; without bytes the piece would be a miss.
-        let mut out = postcard::to_extend(&Body { head, pieces }, out).unwrap_or_default();
+        let out = postcard::to_extend(&Body { head, pieces }, out).unwrap_or_default();
+        let mut out = terms.write(out);
         let link = self.0.after(&out);
         out.extend_from_slice(&link);
         self.0.go_on(link, frames);
@@ -153,24 +161,20 @@ impl Decoder {
         &mut self,
         bytes: &Bytes,
     ) -> Result<(Option<Opening<Head>>, Vec<Frame>), BadRecord> {
-        let (magic, rest) = bytes.split_first_chunk().ok_or(BadRecord::Foreign)?;
-        let (&version, rest) = rest.split_first().ok_or(BadRecord::Foreign)?;
-        if magic != MAGIC {
-            return Err(BadRecord::Foreign);
-        }
-        if version != VERSION {
-            return Err(BadRecord::Version(version));
-        }
+        let (version, rest) = prefix(*MAGIC, bytes)?;
         let (body, link) = rest.split_last_chunk::<CHECKSUM>().ok_or(BadRecord::Checksum)?;
         if self.0.after(&bytes[..PREFIX + body.len()]) != *link {
             return Err(BadRecord::Checksum);
         }
         let (body, rest) =
             postcard::take_from_bytes::<Body<'_>>(body).map_err(|_| BadRecord::Malformed)?;
-        if !rest.is_empty() || body.head.is_some() != (self.0.pieces == 0) {
+        let terms = Terms::read(version, rest)?;
+        // Terms come with the head.
+        let first = self.0.pieces == 0;
+        if body.head.is_some() != first || (version != VERSION && !first) {
             return Err(BadRecord::Malformed);
         }
-        let head = body.head.map(|start| head_of(&start, bytes).ok_or(BadRecord::Malformed));
+        let head = body.head.map(|start| head_of(&start, terms, bytes).ok_or(BadRecord::Malformed));
         let frames = frames_of(&body.pieces, bytes).ok_or(BadRecord::Malformed)?;
         let head = head.transpose()?;
         self.0.go_on(*link, &frames);
@@ -184,9 +188,9 @@ impl Decoder {
     }
 }
 
-fn head_of(start: &Start<'_>, source: &Bytes) -> Option<Opening<Head>> {
+fn head_of(start: &Start<'_>, terms: Terms, source: &Bytes) -> Option<Opening<Head>> {
     let status = StatusCode::from_u16(start.status).ok()?;
-    Some((Head { status, headers: header_map(&start.fields, source)? }, start.length))
+    Some((Head { status, headers: header_map(&start.fields, source)? }, start.length, terms))
 }
 
 /// These bytes as what the next piece holds, with all that goes around it.
@@ -223,12 +227,16 @@ mod tests {
         Head { status: StatusCode::CREATED, headers }
     }
 
+    fn terms() -> Terms {
+        Terms { fresh: Some(std::time::Duration::from_secs(3)), selection: None }
+    }
+
     fn written() -> (Vec<Bytes>, Seal) {
         let mut encoder = Encoder::new(&key(), flight(7));
         let mut trailers = HeaderMap::new();
         trailers.insert("x-t", "end".parse().unwrap());
         let pieces = vec![
-            encoder.piece(Some((&head(), Some(11))), &[data("one")]),
+            encoder.piece(Some((&head(), Some(11), &terms())), &[data("one")]),
             encoder.piece(None, &[data("two"), data("three")]),
             encoder.piece(None, &[Frame::Trailers(trailers)]),
         ];
@@ -244,9 +252,10 @@ mod tests {
         for (at, piece) in pieces.iter().enumerate() {
             assert!(!decoder.is_sealed_by(&seal));
             let (head, frames) = decoder.piece(piece).unwrap();
-            let head =
-                head.map(|(head, length)| (head.status, head.headers["x-a"].clone(), length));
-            let first = (StatusCode::CREATED, "1".parse().unwrap(), Some(11));
+            let head = head.map(|(head, length, terms)| {
+                (head.status, head.headers["x-a"].clone(), length, terms)
+            });
+            let first = (StatusCode::CREATED, "1".parse().unwrap(), Some(11), terms());
             assert_eq!(head, (at == 0).then_some(first));
             for frame in frames {
                 match frame {

@@ -1,7 +1,13 @@
+use std::{sync::Arc, time::Duration};
+
 use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::{collection::vec, prelude::*};
 
-use super::{super::wire::Raw, *};
+use super::{
+    super::{VERSION, wire::Raw},
+    *,
+};
+use crate::selection::Selection;
 
 const KEY: KeyDigest = KeyDigest::from_bytes([7; 32]);
 const FLIGHT: FlightRef = FlightRef { token: u64::MAX, id: FlightId::from_u128(u128::MAX - 5) };
@@ -25,7 +31,7 @@ fn sample() -> (Head, Vec<Frame>) {
 
 fn encoded() -> Bytes {
     let (head, frames) = sample();
-    encode(&KEY, FLIGHT, &head, &frames)
+    encode(&KEY, FLIGHT, &head, &Terms::default(), &frames)
 }
 
 fn assert_same(record: &Record, head: &Head, frames: &[Frame]) {
@@ -56,10 +62,10 @@ fn all_of_a_response_survives() {
     let (head, frames) = sample();
     assert_same(&decode(&KEY, &encoded()).unwrap(), &head, &frames);
     let nothing = Head { status: StatusCode::OK, headers: HeaderMap::new() };
-    let record = encode(&KEY, FLIGHT, &nothing, &[]);
+    let record = encode(&KEY, FLIGHT, &nothing, &Terms::default(), &[]);
     assert_same(&decode(&KEY, &record).unwrap(), &nothing, &[]);
     assert_eq!(
-        encode(&KEY, FLIGHT, &nothing, &[Frame::Data(Bytes::new())]),
+        encode(&KEY, FLIGHT, &nothing, &Terms::default(), &[Frame::Data(Bytes::new())]),
         record,
         "an empty frame is none",
     );
@@ -98,7 +104,7 @@ fn every_flipped_bit_and_every_cut_is_found() {
 
 #[test]
 fn other_versions_are_told_apart_from_damage() {
-    for version in [0, 2, 255] {
+    for version in [0, 3, 255] {
         let mut bad = encoded().to_vec();
         bad[3] = version;
         assert_eq!(decode(&KEY, &bad.into()).unwrap_err(), BadRecord::Version(version));
@@ -108,11 +114,60 @@ fn other_versions_are_told_apart_from_damage() {
     assert_eq!(decode(&KEY, &Bytes::from_static(b"tsf\x01")).unwrap_err(), BadRecord::Checksum);
 }
 
+fn terms() -> Terms {
+    let names = ["x-a", "x-plan"].map(HeaderName::from_static).to_vec();
+    Terms {
+        fresh: Some(Duration::from_millis(1500)),
+        selection: Some(Arc::new(Selection::from_parts(names, [9; 32]))),
+    }
+}
+
+#[test]
+fn terms_are_read_back_and_have_a_version_of_their_own() {
+    let (head, frames) = sample();
+    let Terms { fresh, selection } = terms();
+    for terms in [terms(), Terms { fresh, selection: None }, Terms { fresh: None, selection }] {
+        let record = encode(&KEY, FLIGHT, &head, &terms, &frames);
+        assert_eq!(record[3], 2);
+        let read = decode(&KEY, &record).unwrap();
+        assert_eq!(read.terms, terms);
+        assert_same(&read, &head, &frames);
+        for at in 0..record.len() {
+            let mut bad = record.to_vec();
+            bad[at] ^= 1;
+            assert!(decode(&KEY, &bad.into()).is_err(), "byte {at}");
+        }
+    }
+    assert_eq!(encoded()[3], 1, "what all releases read");
+    assert_eq!(decode(&KEY, &encoded()).unwrap().terms, Terms::default());
+}
+
+#[test]
+fn terms_in_the_wrong_place_are_malformed() {
+    let (head, frames) = sample();
+    let full = encode(&KEY, FLIGHT, &head, &terms(), &frames);
+    let again = |version: u8, body: &[u8]| {
+        let mut out = [&MAGIC[..], &[version], body].concat();
+        let checksum = blake3::hash(&out);
+        out.extend_from_slice(checksum.as_bytes());
+        decode(&KEY, &out.into()).map(|_| ())
+    };
+    let malformed = Err(BadRecord::Malformed);
+    assert_eq!(again(2, body_of(&full)), Ok(()));
+    assert_eq!(again(1, body_of(&full)), malformed);
+    assert_eq!(again(2, body_of(&encoded())), malformed);
+    assert_eq!(again(2, &[body_of(&full), b"x"].concat()), malformed);
+    let at = full.windows(6).position(|window| window == b"x-plan").unwrap() - PREFIX;
+    let mut shouted = body_of(&full).to_vec();
+    shouted[at] = b'X';
+    assert_eq!(again(2, &shouted), malformed);
+}
+
 #[test]
 fn what_no_response_has_is_malformed() {
     let body = |status, fields, pieces| {
         let body = Body { key: [7; 32], token: 1, id: 1, status, fields, pieces };
-        decode(&KEY, &sealed(&postcard::to_stdvec(&body).unwrap())).map(|_| ())
+        decode(&KEY, &sealed(VERSION, &postcard::to_stdvec(&body).unwrap())).map(|_| ())
     };
     let field = |name, value| Field { name, value: Raw(value), sensitive: false };
     assert_eq!(body(200, vec![], vec![]), Ok(()));
@@ -135,7 +190,7 @@ fn what_no_response_has_is_malformed() {
     assert_eq!(body(200, fields, vec![]), Err(BadRecord::Malformed));
     // Bytes after the end.
     let more = [body_of(&encoded()), b"x"].concat();
-    assert_eq!(decode(&KEY, &sealed(&more)).unwrap_err(), BadRecord::Malformed);
+    assert_eq!(decode(&KEY, &sealed(VERSION, &more)).unwrap_err(), BadRecord::Malformed);
 }
 
 #[test]
@@ -143,7 +198,7 @@ fn huge_counts_make_no_room() {
     let start = [&[7; 32][..], &[1, 1, 200, 1]].concat();
     for count in [&[255, 255, 3][..], &[255, 255, 255, 255, 15], &[255; 10]] {
         for body in [[&start, count].concat(), [&start, &[0][..], count].concat()] {
-            assert_eq!(decode(&KEY, &sealed(&body)).unwrap_err(), BadRecord::Malformed);
+            assert_eq!(decode(&KEY, &sealed(VERSION, &body)).unwrap_err(), BadRecord::Malformed);
         }
     }
 }
@@ -171,14 +226,14 @@ proptest! {
         let head = Head { status: StatusCode::from_u16(status).unwrap(), headers };
         let mut frames: Vec<_> = data.into_iter().map(|data| Frame::Data(data.into())).collect();
         frames.extend(trailers.map(Frame::Trailers));
-        let record = encode(&KEY, FLIGHT, &head, &frames);
+        let record = encode(&KEY, FLIGHT, &head, &Terms::default(), &frames);
         assert_same(&decode(&KEY, &record).unwrap(), &head, &frames);
     }
 
     #[test]
     fn random_bytes_are_refused(bytes in vec(any::<u8>(), 0..200)) {
         prop_assert!(decode(&KEY, &bytes.clone().into()).is_err());
-        prop_assert!(decode(&KEY, &sealed(&bytes)).is_err());
+        prop_assert!(decode(&KEY, &sealed(VERSION, &bytes)).is_err());
     }
 
     // With a checksum that fits, a change may give another response that is
@@ -194,7 +249,7 @@ proptest! {
             let at = at.index(body.len());
             body[at] = byte;
         }
-        let _ = decode(&KEY, &sealed(&body));
-        prop_assert!(decode(&KEY, &sealed(&body[..end.index(body.len())])).is_err());
+        let _ = decode(&KEY, &sealed(VERSION, &body));
+        prop_assert!(decode(&KEY, &sealed(VERSION, &body[..end.index(body.len())])).is_err());
     }
 }

@@ -5,7 +5,8 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BadRecord, CHECKSUM, VERSION,
+    BadRecord, CHECKSUM, Terms,
+    terms::prefix,
     wire::{Field, Piece, fields, frames_of, header_map, is_nothing, list},
 };
 use crate::{
@@ -22,11 +23,18 @@ pub(crate) struct Record {
     /// The flight that it came from.
     pub(crate) flight: FlightRef,
     pub(crate) head: Head,
+    pub(crate) terms: Terms,
     pub(crate) frames: Vec<Frame>,
 }
 
 /// Writes a record.
-pub(crate) fn encode(key: &KeyDigest, flight: FlightRef, head: &Head, frames: &[Frame]) -> Bytes {
+pub(crate) fn encode(
+    key: &KeyDigest,
+    flight: FlightRef,
+    head: &Head,
+    terms: &Terms,
+    frames: &[Frame],
+) -> Bytes {
     let body = Body {
         key: *key.as_bytes(),
         token: flight.token,
@@ -40,9 +48,9 @@ pub(crate) fn encode(key: &KeyDigest, flight: FlightRef, head: &Head, frames: &[
 
     let mut out = Vec::with_capacity(PREFIX + 64 + size + CHECKSUM);
     out.extend_from_slice(MAGIC);
-    out.push(VERSION);
+    out.push(terms.version());
     // A vector takes everything; without bytes the record would be a miss.
-    let mut out = postcard::to_extend(&body, out).unwrap_or_default();
+    let mut out = terms.write(postcard::to_extend(&body, out).unwrap_or_default());
     let checksum = blake3::hash(&out);
     out.extend_from_slice(checksum.as_bytes());
     out.into()
@@ -54,14 +62,7 @@ pub(crate) fn encode(key: &KeyDigest, flight: FlightRef, head: &Head, frames: &[
 ///
 /// Anything but a whole record of this key and this version.
 pub(crate) fn decode(key: &KeyDigest, bytes: &Bytes) -> Result<Record, BadRecord> {
-    let (magic, rest) = bytes.split_first_chunk().ok_or(BadRecord::Foreign)?;
-    let (&version, rest) = rest.split_first().ok_or(BadRecord::Foreign)?;
-    if magic != MAGIC {
-        return Err(BadRecord::Foreign);
-    }
-    if version != VERSION {
-        return Err(BadRecord::Version(version));
-    }
+    let (version, rest) = prefix(*MAGIC, bytes)?;
     let (body, checksum) = rest.split_last_chunk::<CHECKSUM>().ok_or(BadRecord::Checksum)?;
     if blake3::hash(&bytes[..PREFIX + body.len()]) != *checksum {
         return Err(BadRecord::Checksum);
@@ -71,17 +72,18 @@ pub(crate) fn decode(key: &KeyDigest, bytes: &Bytes) -> Result<Record, BadRecord
     if body.key != *key.as_bytes() {
         return Err(BadRecord::OtherKey);
     }
-    read(&body, bytes).filter(|_| rest.is_empty()).ok_or(BadRecord::Malformed)
+    let terms = Terms::read(version, rest)?;
+    read(&body, terms, bytes).ok_or(BadRecord::Malformed)
 }
 
-fn read(body: &Body<'_>, source: &Bytes) -> Option<Record> {
+fn read(body: &Body<'_>, terms: Terms, source: &Bytes) -> Option<Record> {
     let head = Head {
         status: StatusCode::from_u16(body.status).ok()?,
         headers: header_map(&body.fields, source)?,
     };
     let frames = frames_of(&body.pieces, source)?;
     let flight = FlightRef { token: body.token, id: FlightId::from_u128(body.id) };
-    Some(Record { flight, head, frames })
+    Some(Record { flight, head, terms, frames })
 }
 
 #[derive(Serialize, Deserialize)]
@@ -96,10 +98,10 @@ struct Body<'a> {
     pieces: Vec<Piece<'a>>,
 }
 
-/// These bytes as what a record holds, with all that goes around it.
+/// These bytes as what a record of this version holds, with all that goes around it.
 #[cfg(any(test, fuzzing))]
-pub(super) fn sealed(body: &[u8]) -> Bytes {
-    let mut out = [&MAGIC[..], &[VERSION], body].concat();
+pub(super) fn sealed(version: u8, body: &[u8]) -> Bytes {
+    let mut out = [&MAGIC[..], &[version], body].concat();
     let checksum = blake3::hash(&out);
     out.extend_from_slice(checksum.as_bytes());
     out.into()

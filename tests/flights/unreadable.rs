@@ -2,12 +2,12 @@
 
 use std::{convert::Infallible, time::Duration};
 
-use http::{HeaderName, Request, Response};
+use http::{Request, Response};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_singleflight::{
     Codec, Config, Failure, FailureKind, FlightError, FlightRole, FlightToken, Head, HttpCodec,
     HttpKey, MemoryStore, Replay, ResponseBody, Resumed, SingleFlightLayer,
-    codec::{Begun, Judgement, Opened},
+    codec::{Asked, Begun, Judgement, Opened},
     key_fn,
 };
 
@@ -86,8 +86,8 @@ impl Codec<Req, Res, Infallible> for OwnOnly {
         http(self).repeat(request)
     }
 
-    fn judge(&self, response: &Res, covers: &dyn Fn(&HeaderName) -> bool) -> Judgement {
-        http(self).judge(response, covers)
+    fn judge(&self, response: &Res, asked: &Asked<'_>) -> Judgement {
+        http(self).judge(response, asked)
     }
 
     fn open(&self, response: Res) -> Result<Opened<Over, Reply>, Res> {

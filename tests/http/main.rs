@@ -4,6 +4,9 @@
 //! servers listen on loopback and runs wait at a [`support::Gate`]; all else runs on
 //! a paused clock.
 
+#[cfg(feature = "redis")]
+#[path = "../support/mod.rs"]
+mod machine;
 mod support;
 
 mod body_keys;
@@ -13,15 +16,20 @@ mod client;
 mod debug;
 mod failing_bodies;
 mod failures;
+#[cfg(feature = "redis")]
+mod fleet;
 mod frameworks;
+mod hang_ups;
 mod heads;
 mod hosts;
+mod keys;
 mod large_bodies;
 mod lengths;
 mod methods;
 mod net;
 mod outcomes;
 mod panics;
+mod policies;
 mod posts;
 mod privacy;
 mod read_bodies;
@@ -29,5 +37,8 @@ mod readiness;
 mod request_bodies;
 mod script;
 mod seen;
+mod status;
 mod store;
 mod types;
+mod upgrades;
+mod varying;

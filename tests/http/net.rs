@@ -129,7 +129,7 @@ impl Raw {
         self.0.get_mut().write_all(request.as_bytes()).await.unwrap();
     }
 
-    async fn line(&mut self) -> String {
+    pub(crate) async fn line(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).await.unwrap();
         line.trim_end().to_owned()

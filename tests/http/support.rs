@@ -236,6 +236,11 @@ impl Gate {
         self.0.send_replace(true);
     }
 
+    /// Holds the runs back that come from now on.
+    pub(crate) fn close(&self) {
+        self.0.send_replace(false);
+    }
+
     pub(crate) async fn passed(&self) {
         self.0.subscribe().wait_for(|open| *open).await.unwrap();
     }

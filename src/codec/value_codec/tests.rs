@@ -41,7 +41,7 @@ fn body(frames: &[Frame], end: Option<End>) -> Replay {
     frames.iter().for_each(|frame| log.push(frame.clone()));
     end.into_iter().for_each(|end| log.end(end));
     let head = Head { status: StatusCode::OK, headers: HeaderMap::new() };
-    Replay::new(Arc::new(head), log.reader().unwrap(), None)
+    Replay::new(Arc::new(head), None, log.reader().unwrap(), None)
 }
 
 fn replay<T>(head: &Head, own: Option<T>, frames: &[Frame], end: Option<End>) -> Option<T>

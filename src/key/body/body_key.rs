@@ -12,7 +12,9 @@ use super::{
     read_body::ReadBody,
 };
 use crate::key::{
-    Bypass, HttpKey, Key, KeyExtractor, RequestView, http_key::extract, json::PointerError,
+    Bypass, Explanation, HttpKey, Key, KeyExtractor, PartSource, RequestView,
+    http_key::{extract, is_plain, plain_parts},
+    json::PointerError,
 };
 
 /// Says of an [`HttpKey`] that it reads bodies: what of them counts, and how they
@@ -105,6 +107,29 @@ impl<F, M> HttpKey<BodyKey<F, M>> {
         methods.contains(request.method()).then(|| form.reading(request.headers())).flatten()
     }
 
+    /// What the key of this request is made of, or why it has none; whether its body can
+    /// be read, and is not larger than the limit, is not known before it is read.
+    pub fn explain<B: Body>(&self, request: &Request<B>) -> Explanation {
+        let view = RequestView::new(request);
+        let ended = request.body().is_end_stream();
+        let named = self.body.rules.methods.contains(request.method());
+        let parts = if (is_plain(request.method()) && ended) || !named {
+            plain_parts(&self.rules, view, ended)
+        } else if let Some(reading) = self.reading(request) {
+            let parts = self.rules.parts(view, true);
+            parts.and_then(|mut parts| {
+                parts.add(match reading {
+                    Reading::Json => PartSource::JsonBody,
+                    Reading::Bytes => PartSource::RawBody,
+                });
+                if self.fits(request.body()) { Ok(parts) } else { Err(Bypass::BodyTooLarge) }
+            })
+        } else {
+            Err(Bypass::Body)
+        };
+        Explanation::new(parts, self.rules.left_out(view, named))
+    }
+
     fn fits<B: Body>(&self, body: &B) -> bool {
         body.size_hint().lower() <= self.body.rules.limit as u64
     }
@@ -118,7 +143,7 @@ where
 {
     fn extract(&self, request: &Request<B>) -> Result<Key, Bypass> {
         let view = RequestView::new(request);
-        let plain = matches!(*request.method(), Method::GET | Method::HEAD);
+        let plain = is_plain(request.method());
         let ended = request.body().is_end_stream();
         if (plain && ended) || !self.body.rules.methods.contains(request.method()) {
             return extract(&self.rules, view);
@@ -150,6 +175,10 @@ where
             rules.form.write(reading?, whole, key);
             Ok(())
         })
+    }
+
+    fn is_identified(&self, request: &Request<B>) -> bool {
+        self.rules.is_identified(RequestView::new(request))
     }
 
     fn covers_header(&self, name: &HeaderName) -> bool {
