@@ -20,7 +20,8 @@ use crate::{
     body::Replay,
     cache_status::FlightRole,
     codec::Codec,
-    core::{Core, Counts, Parts},
+    core::{Core, Parts},
+    counts::Counts,
     error::{Failure, FailureKind},
     flights::{Origin, Share, Verdict},
     key::Bypass,
@@ -137,9 +138,10 @@ where
             let (heard, share) = match this.state.as_mut().project() {
                 StateProj::Alone { inner, why } => {
                     let result = ready!(inner.poll(cx));
-                    let role = FlightRole::Bypass(*why);
+                    let why = *why;
+                    let role = FlightRole::Bypass(why);
                     this.state.set(State::Done);
-                    counts.bypass();
+                    counts.bypassed(why);
                     return Poll::Ready(match result {
                         Ok(response) => Ok(codec.pass(response, role)),
                         Err(error) => Err(codec.error(error)),
@@ -374,7 +376,7 @@ fn count(counts: &Counts, role: FlightRole) {
         FlightRole::FollowerLocal => counts.follower_local(),
         FlightRole::FollowerRemote => counts.follower_remote(),
         FlightRole::Reused => counts.reused(),
-        FlightRole::Bypass(_) => counts.bypass(),
+        FlightRole::Bypass(why) => counts.bypassed(why),
     }
 }
 

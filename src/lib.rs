@@ -75,6 +75,7 @@ mod chain;
 pub mod codec;
 mod config;
 mod core;
+mod counts;
 mod drain;
 mod error;
 mod flight;
@@ -91,12 +92,14 @@ pub mod key;
 mod layer;
 mod lease;
 mod log;
+mod operate;
 mod policy;
 mod record;
 mod seat;
 mod selection;
 mod service;
 pub mod store;
+mod switch;
 mod sync;
 mod turns;
 
@@ -107,7 +110,7 @@ pub use self::{
     cache_status::FlightRole,
     codec::{Codec, FlightError, FlightToken, HttpCodec, ValueCodec},
     config::{Abandon, Config, ConfigBuilder, ConfigError, Delivery, LeaseLoss, StoreDown},
-    core::Stats,
+    counts::Stats,
     error::{Failure, FailureKind},
     flights::{FlightInfo, FlightPhase},
     frame::{Frame, Head},
@@ -121,6 +124,7 @@ pub use self::{
     policy::{DefaultSharePolicy, PER_REQUEST, ResponseView, Share, SharePolicy},
     service::SingleFlight,
     store::{MemoryStore, Store},
+    switch::{NoShare, Switch},
 };
 
 #[cfg(doctest)]

@@ -93,6 +93,12 @@ where
         let parts = Arc::clone(&self.parts);
         let inner = self.inner.clone();
         let chain = Chain::current();
+        if parts.codec.is_kept_out(&request) {
+            return ResponseFuture::alone(parts, inner, request, Bypass::KeptOut);
+        }
+        if !parts.core().switch.is_on() {
+            return ResponseFuture::alone(parts, inner, request, Bypass::SwitchedOff);
+        }
         if parts.key.reads(&request) {
             let read = parts.key.read(request);
             let entering = Arc::clone(&parts);
@@ -125,6 +131,10 @@ where
     K: KeyExtractor<Req>,
     C: Codec<Req, S::Response, S::Error>,
 {
+    // It may have been switched off while the request was read.
+    if !parts.core().switch.is_on() {
+        return ResponseFuture::alone(parts, inner, request, Bypass::SwitchedOff);
+    }
     let key = match key {
         Err(why) => return ResponseFuture::alone(parts, inner, request, why),
         Ok(key) => parts.core().digester.digest(&key),

@@ -39,9 +39,16 @@ pub enum Bypass {
     Unshared,
     /// It was not made inside a Tokio runtime.
     NoRuntime,
+    /// [`NoShare`](crate::NoShare) is in its extensions.
+    KeptOut,
+    /// Sharing is switched off: [`Switch`](crate::Switch).
+    SwitchedOff,
 }
 
 impl Bypass {
+    /// How many reasons there are.
+    pub(crate) const KINDS: usize = Self::SwitchedOff as usize + 1;
+
     /// A short name that never changes, fit for a label.
     ///
     /// ```
@@ -65,6 +72,8 @@ impl Bypass {
             Self::Recursion => "recursion",
             Self::Unshared => "unshared",
             Self::NoRuntime => "no_runtime",
+            Self::KeptOut => "kept_out",
+            Self::SwitchedOff => "switched_off",
         }
     }
 }

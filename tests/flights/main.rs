@@ -20,5 +20,6 @@ mod release;
 mod rig;
 mod sharing;
 mod streams;
+mod switches;
 mod tap;
 mod unreadable;
