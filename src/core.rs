@@ -6,7 +6,7 @@ use crate::{
     config::Config,
     counts::Counts,
     drain::Drain,
-    flights::Flights,
+    flights::{Flights, Limits},
     id::KeyDigest,
     key::Digester,
     lease::{KeeperHandle, Terms},
@@ -33,7 +33,10 @@ impl Core {
     pub(crate) fn new(config: Config, digester: Digester, store: Arc<dyn Store>) -> Self {
         Self {
             keeper: Arc::new(KeeperHandle::new(Terms::new(&config), Arc::clone(&store))),
-            flights: Arc::new(Flights::new()),
+            flights: Arc::new(Flights::new(Limits {
+                per_key: config.followers_per_key,
+                in_all: config.followers,
+            })),
             counts: Counts::default(),
             drain: Drain::default(),
             switch: Switch::default(),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::key::Bypass;
+use crate::{cache_status::FlightRole, key::Bypass};
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -68,9 +68,26 @@ counts! {
     quarantined,
     /// Shared answers that could not be read, and counted as a miss.
     bad_records,
+    /// Callers that found as many followers as their flight may have; they ran alone, or
+    /// got a failure.
+    crowded_key,
+    /// Callers that found as many followers as this process may have in all; they ran
+    /// alone, or got a failure.
+    crowded,
 }
 
 impl Counts {
+    /// A caller that got an answer in this role.
+    pub(crate) fn answered(&self, role: FlightRole) {
+        match role {
+            FlightRole::Owner => self.owner(),
+            FlightRole::FollowerLocal => self.follower_local(),
+            FlightRole::FollowerRemote => self.follower_remote(),
+            FlightRole::Reused => self.reused(),
+            FlightRole::Bypass(why) => self.bypassed(why),
+        }
+    }
+
     /// A caller whose request was run alone.
     pub(crate) fn bypassed(&self, why: Bypass) {
         self.bypass();

@@ -21,7 +21,6 @@ use crate::{
     cache_status::FlightRole,
     codec::Codec,
     core::{Core, Parts},
-    counts::Counts,
     error::{Failure, FailureKind},
     flights::{Origin, Share, Verdict},
     key::Bypass,
@@ -60,6 +59,8 @@ pin_project! {
         /// The request is read for its key, and in no flight.
         Reading { reading: BoxFuture<'static, ResponseFuture<S, Req, K, C>> },
         Waiting { #[pin] waiting: Waiting<S, Req, K, C> },
+        /// The layer fails it without a flight.
+        Failed { failure: Option<Failure> },
         /// Let go together with others, it waits for its turn.
         InLine { turn: Turn, left: Option<(S, Req)>, limit: Option<Pin<Box<Sleep>>> },
         Done,
@@ -111,6 +112,10 @@ where
         Self { parts, state: State::Reading { reading: Box::pin(read) } }
     }
 
+    pub(crate) fn failed(parts: Arc<Parts<K, C>>, failure: Failure) -> Self {
+        Self { parts, state: State::Failed { failure: Some(failure) } }
+    }
+
     pub(crate) fn waiting(
         parts: Arc<Parts<K, C>>,
         seat: Arc<Seat<S, Req, K, C>>,
@@ -155,6 +160,10 @@ where
                 StateProj::Waiting { waiting } => {
                     ready!(waiting.poll(cx, this.parts.core(), codec.is_streamed()))
                 }
+                StateProj::Failed { failure } => match failure.take() {
+                    Some(failure) => (Heard::Failed(failure), None),
+                    None => return Poll::Pending,
+                },
                 StateProj::InLine { turn, left, limit } => {
                     if Pin::new(turn).poll(cx).is_ready() {
                         let Some((service, request)) = left.take() else { return Poll::Pending };
@@ -183,7 +192,7 @@ where
                         if stays {
                             this.state.as_mut().stay();
                         }
-                        count(counts, role);
+                        counts.answered(role);
                         Ok(response)
                     } else {
                         counts.bad_records();
@@ -368,16 +377,6 @@ fn vanished() -> Failure {
 
 fn unreadable() -> Failure {
     Failure::new(FailureKind::Unreadable, None)
-}
-
-fn count(counts: &Counts, role: FlightRole) {
-    match role {
-        FlightRole::Owner => counts.owner(),
-        FlightRole::FollowerLocal => counts.follower_local(),
-        FlightRole::FollowerRemote => counts.follower_remote(),
-        FlightRole::Reused => counts.reused(),
-        FlightRole::Bypass(why) => counts.bypassed(why),
-    }
 }
 
 impl<S, Req, K, C> fmt::Debug for ResponseFuture<S, Req, K, C>

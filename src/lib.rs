@@ -109,7 +109,9 @@ pub use self::{
     body::{BodyError, Replay, ResponseBody, Resumed},
     cache_status::FlightRole,
     codec::{Codec, FlightError, FlightToken, HttpCodec, ValueCodec},
-    config::{Abandon, Config, ConfigBuilder, ConfigError, Delivery, LeaseLoss, StoreDown},
+    config::{
+        Abandon, Config, ConfigBuilder, ConfigError, Crowded, Delivery, LeaseLoss, StoreDown,
+    },
     counts::Stats,
     error::{Failure, FailureKind},
     flights::{FlightInfo, FlightPhase},

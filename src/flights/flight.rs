@@ -10,7 +10,7 @@ use slab::Slab;
 use tokio::{sync::futures::OwnedNotified, time::Instant};
 
 use super::{
-    Deposit, FlightInfo, FlightPhase, Flights,
+    Deposit, FlightInfo, FlightPhase, Flights, Full, Share,
     info::Position,
     verdict::{Live, Origin, Verdict},
 };
@@ -50,6 +50,14 @@ pub(crate) struct Flight {
     asking: AtomicBool,
     since: Instant,
     position: Position,
+}
+
+/// What became of a caller at the door.
+pub(super) enum Entered {
+    In(Share),
+    Full(Full),
+    /// Nobody is let in any more.
+    Closed(Arc<dyn Deposit>),
 }
 
 #[derive(Default)]
@@ -92,20 +100,22 @@ impl Flight {
     /// The share of the caller that the flight is made for.
     pub(super) fn first(self: &Arc<Self>, deposit: Arc<dyn Deposit>) -> Share {
         let place = lock(&self.seats).places.insert(Some(deposit));
-        Share { flight: Arc::clone(self), place }
+        Share::new(self, place, false)
     }
 
-    /// Takes a share, or gives the deposit back where the flight is closed.
-    pub(super) fn enter(
-        self: &Arc<Self>,
-        deposit: Arc<dyn Deposit>,
-    ) -> Result<Share, Arc<dyn Deposit>> {
+    /// Takes a share, or says why there is none.
+    pub(super) fn enter(self: &Arc<Self>, deposit: Arc<dyn Deposit>) -> Entered {
         let mut seats = lock(&self.seats);
         if seats.closed {
-            return Err(deposit);
+            return Entered::Closed(deposit);
+        }
+        // One of those who are there is no follower.
+        if let Err(full) = self.table.followers.admit(seats.places.len().saturating_sub(1)) {
+            drop(seats);
+            return Entered::Full(full);
         }
         let place = seats.places.insert(Some(deposit));
-        Ok(Share { flight: Arc::clone(self), place })
+        Entered::In(Share::new(self, place, true))
     }
 
     pub(crate) fn key(&self) -> KeyDigest {
@@ -354,7 +364,10 @@ impl Flight {
         self.table.moved.notify_waiters();
     }
 
-    fn leave(&self, place: usize) {
+    pub(super) fn leave(&self, place: usize, followed: bool) {
+        if followed {
+            self.table.followers.dismiss();
+        }
         let (left, vacant) = {
             let mut seats = lock(&self.seats);
             (seats.places.try_remove(place), seats.places.is_empty())
@@ -373,29 +386,5 @@ impl Flight {
 impl fmt::Debug for Flight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Flight").field("key", &self.key).finish_non_exhaustive()
-    }
-}
-
-/// A caller's part in a flight. The flight goes on while one is held.
-pub(crate) struct Share {
-    flight: Arc<Flight>,
-    place: usize,
-}
-
-impl Share {
-    pub(crate) fn flight(&self) -> &Arc<Flight> {
-        &self.flight
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.flight.leave(self.place);
-    }
-}
-
-impl fmt::Debug for Share {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Share").field(&self.flight.key).finish()
     }
 }

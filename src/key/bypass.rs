@@ -43,11 +43,15 @@ pub enum Bypass {
     KeptOut,
     /// Sharing is switched off: [`Switch`](crate::Switch).
     SwitchedOff,
+    /// The flight of its key has as many followers as one may.
+    CrowdedKey,
+    /// The flights of this process have as many followers as they may in all.
+    Crowded,
 }
 
 impl Bypass {
     /// How many reasons there are.
-    pub(crate) const KINDS: usize = Self::SwitchedOff as usize + 1;
+    pub(crate) const KINDS: usize = Self::Crowded as usize + 1;
 
     /// A short name that never changes, fit for a label.
     ///
@@ -74,6 +78,8 @@ impl Bypass {
             Self::NoRuntime => "no_runtime",
             Self::KeptOut => "kept_out",
             Self::SwitchedOff => "switched_off",
+            Self::CrowdedKey => "crowded_key",
+            Self::Crowded => "crowded",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Flights on the memory store under a paused clock: who shares, who runs, who
 //! takes over. Several layers on one store are so many simulated processes.
 
+mod crowds;
 mod forget;
 mod handover;
 mod histories;
