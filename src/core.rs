@@ -65,6 +65,19 @@ impl Core {
     }
 }
 
+impl Core {
+    /// Stops what runs for the key, in the whole fleet.
+    pub(crate) async fn stop(&self, key: KeyDigest) -> Result<(), StoreError> {
+        // Taken first: who comes after the store has heard of it has begun anew.
+        let flight = self.flights.get(&key);
+        let told = self.store.session(key).stop().await;
+        if let Some(flight) = flight {
+            flight.stop();
+        }
+        told
+    }
+}
+
 impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Core")

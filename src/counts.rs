@@ -62,6 +62,8 @@ counts! {
     failed_runs,
     /// Leases given up since the process was leaving.
     hand_overs,
+    /// Runs of this process that were stopped for all their callers.
+    stopped,
     /// Outcomes that the store refused, since the lease was another's.
     fenced,
     /// Keys found in quarantine.

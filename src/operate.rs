@@ -89,6 +89,66 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
         }
     }
 
+    /// Stops what is in the air for requests like this one, in every process: its run is
+    /// aborted, and all who wait for it get a failure of the kind
+    /// [`Stopped`](crate::FailureKind::Stopped) (503), or a body error where they have
+    /// begun with its answer. Who comes after begins a new flight; an answer that is kept
+    /// for reuse stays as it is.
+    ///
+    /// In this process it ends at once; elsewhere callers hear of it by push, and a run is
+    /// aborted within a heartbeat. As every aborted run, one that does not yield goes on
+    /// until it does. A run that is shared no longer (forgotten, or larger than what is
+    /// shared) is its callers' own, and is not stopped.
+    ///
+    /// # Errors
+    ///
+    /// The store did not hear of it; in this process it is stopped all the same.
+    pub fn stop<Req>(
+        &self,
+        request: &Req,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send + use<K, C, Req>
+    where
+        K: KeyExtractor<Req>,
+    {
+        let parts = self.parts();
+        let key = parts.key.extract(request).ok().map(|key| parts.core().digester.digest(&key));
+        let core = Arc::clone(parts.core());
+        async move {
+            match key {
+                Some(key) => core.stop(key).await,
+                None => Ok(()),
+            }
+        }
+    }
+
+    /// As [`stop`](Self::stop), for a key that covers the body: reads the request as it is
+    /// read before it joins a flight.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`stop`](Self::stop).
+    pub fn stop_with_body<Req>(
+        &self,
+        request: Req,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send + use<K, C, Req>
+    where
+        K: KeyExtractor<Req>,
+        Req: Send + 'static,
+    {
+        let parts = self.parts();
+        let (core, key) = (Arc::clone(parts.core()), parts.key.clone());
+        async move {
+            let key = match key.reads(&request) {
+                true => key.read(request).await.1,
+                false => key.extract(&request),
+            };
+            match key {
+                Ok(key) => core.stop(core.digester.digest(&key)).await,
+                Err(_) => Ok(()),
+            }
+        }
+    }
+
     /// Leaves the fleet: takes no more leases, waits up to `grace` for the runs under
     /// way, then gives up what is left, so that other processes take over at once
     /// instead of after a lease. Returns when the store has heard of it.

@@ -7,7 +7,10 @@ use bytes::Bytes;
 use tokio::{runtime::Handle, time::Instant};
 use tracing::{Instrument, Span};
 
-use self::inflow::{Flow, Inflow};
+use self::{
+    inflow::{Flow, Inflow},
+    settling::Settling,
+};
 use crate::{
     config::StoreDown,
     core::Core,
@@ -29,6 +32,7 @@ mod own;
 mod pending;
 mod publish;
 mod publisher;
+mod settling;
 
 /// Starts a flight's driver, which runs until the outcome is delivered and the
 /// store knows it. The run is part of the span of the caller that starts it.
@@ -112,6 +116,9 @@ impl Driver {
             return;
         }
         loop {
+            if self.flight.halt().is_set() {
+                return;
+            }
             if self.flight.is_settled() {
                 // Forgotten: the key is another flight's, and those who are left here
                 // run alone.
@@ -260,6 +267,7 @@ impl Driver {
                 return self.run_without_store().await;
             }
             Joined::Lapsed | Joined::Missing => return self.leaving().await,
+            Joined::Ended { status: EndStatus::Stopped } => self.fail(FailureKind::Stopped, None),
             Joined::Ended { .. } | Joined::Own { .. } | Joined::Follow { .. } => {
                 return Next::Elect;
             }
@@ -367,33 +375,7 @@ impl Driver {
 fn failure_of(status: EndStatus) -> FailureKind {
     match status {
         EndStatus::TimedOut => FailureKind::OwnerTimedOut,
+        EndStatus::Stopped => FailureKind::Stopped,
         _ => FailureKind::OwnerFailed,
-    }
-}
-
-/// Settles the flight when its driver ends; one that is not over by then is left
-/// for a caller to drive on.
-struct Settling(Arc<Flight>);
-
-impl std::ops::Deref for Settling {
-    type Target = Arc<Flight>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl Drop for Settling {
-    fn drop(&mut self) {
-        if self.0.verdict().is_none() {
-            // Who reads a body drives no flight on.
-            if !self.0.is_closed() && !self.0.is_live() {
-                return self.0.orphan();
-            }
-            // Forgotten and then dropped, or over with nobody left to hear of it.
-            let failure = Failure::new(FailureKind::OwnerVanished, None);
-            self.0.decide(Verdict::Failed(failure));
-        }
-        self.0.settle();
     }
 }

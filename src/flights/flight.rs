@@ -10,8 +10,9 @@ use slab::Slab;
 use tokio::{sync::futures::OwnedNotified, time::Instant};
 
 use super::{
-    Deposit, FlightInfo, FlightPhase, Flights, Full, Share,
+    Deposit, FlightInfo, FlightPhase, Flights, Halt, Share,
     info::Position,
+    share::Entered,
     verdict::{Live, Origin, Verdict},
 };
 use crate::{
@@ -44,20 +45,13 @@ pub(crate) struct Flight {
     orphaned: AtomicBool,
     settled: AtomicBool,
     settling: Notify,
+    halt: Halt,
     /// Kept until it has settled.
     before: Mutex<Option<Arc<Flight>>>,
     /// A lease is being asked for.
     asking: AtomicBool,
     since: Instant,
     position: Position,
-}
-
-/// What became of a caller at the door.
-pub(super) enum Entered {
-    In(Share),
-    Full(Full),
-    /// Nobody is let in any more.
-    Closed(Arc<dyn Deposit>),
 }
 
 #[derive(Default)]
@@ -90,6 +84,7 @@ impl Flight {
             orphaned: AtomicBool::new(false),
             settled: AtomicBool::new(false),
             settling: Notify::new(),
+            halt: Halt::default(),
             before: Mutex::new(before),
             asking: AtomicBool::new(false),
             since: Instant::now(),
@@ -269,6 +264,20 @@ impl Flight {
     /// Which callers may have what the run of this process will give.
     pub(crate) fn selection(&self) -> Option<Arc<Selection>> {
         lock(&self.selection).clone()
+    }
+
+    /// Ends the flight for all its callers here; its driver drops the run and settles it.
+    /// One that has its outcome keeps it.
+    pub(crate) fn stop(&self) {
+        if self.verdict.get().is_none() {
+            self.decide(Verdict::Failed(Failure::new(FailureKind::Stopped, None)));
+            self.halt.set();
+        }
+    }
+
+    /// What says that it was stopped.
+    pub(crate) fn halt(&self) -> &Halt {
+        &self.halt
     }
 
     /// Hands an answer out while it comes, also to those who come from now on. Who

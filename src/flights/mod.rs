@@ -9,13 +9,14 @@ use std::{
     sync::Arc,
 };
 
-use self::{flight::Entered, limits::Followers};
+use self::{limits::Followers, share::Entered};
 use crate::{
     id::KeyDigest,
     sync::{Mutex, MutexGuard, Notified, Notify, PoisonError},
 };
 
 mod flight;
+mod halt;
 mod info;
 mod limits;
 #[cfg(all(test, shuttle))]
@@ -27,6 +28,7 @@ mod verdict;
 pub use self::info::{FlightInfo, FlightPhase};
 pub(crate) use self::{
     flight::Flight,
+    halt::Halt,
     limits::{Full, Limits},
     run::{Brief, Deposit, RunEnd, Stage},
     share::Share,

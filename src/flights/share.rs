@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc};
 
-use super::Flight;
+use super::{Deposit, Flight, Full};
 
 /// A caller's part in a flight. The flight goes on while one is held.
 pub(crate) struct Share {
@@ -30,4 +30,12 @@ impl fmt::Debug for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Share").field(&self.flight.key()).finish()
     }
+}
+
+/// What became of a caller at the door.
+pub(super) enum Entered {
+    In(Share),
+    Full(Full),
+    /// Nobody is let in any more.
+    Closed(Arc<dyn Deposit>),
 }

@@ -342,6 +342,7 @@ impl Post {
                 lease.finish(match loss {
                     Loss::Missing => LeaseEnd::Missing,
                     Loss::Forgotten => LeaseEnd::Forgotten,
+                    Loss::Stopped => LeaseEnd::Stopped,
                     Loss::Superseded { .. } => LeaseEnd::Superseded,
                 });
                 false

@@ -57,7 +57,8 @@ pub enum Joined {
         /// True where it was found by a fresh caller inside the reuse window.
         reused: bool,
     },
-    /// The key's flights failed too often in a row.
+    /// The key's flights failed too often in a row, or the one that this driver knows was
+    /// stopped.
     Failed {
         /// The last of them.
         flight: FlightRef,
@@ -109,6 +110,8 @@ pub enum EndStatus {
     Abandoned,
     /// It was forgotten: it may go on for its own process's callers.
     Forgotten,
+    /// It was stopped, for all its callers.
+    Stopped,
 }
 
 /// What [`Session::append`](super::Session::append) says.
@@ -184,7 +187,8 @@ pub struct Seal {
 pub struct Finish {
     /// The flight that ends.
     pub flight: FlightRef,
-    /// How it ends; `Abandoned` and `Forgotten` are no ends that an owner may give.
+    /// How it ends; `Abandoned`, `Forgotten` and `Stopped` are no ends that an owner may
+    /// give.
     pub status: EndStatus,
     /// The record: present, or kept back until somebody is known to want it.
     pub record: Option<Bytes>,
@@ -224,6 +228,8 @@ pub enum Loss {
     Missing,
     /// The flight was forgotten.
     Forgotten,
+    /// The flight was stopped.
+    Stopped,
     /// A newer owner, or an end that was not this owner's, stands in its place.
     Superseded {
         /// The token in the record.

@@ -260,3 +260,69 @@ pub(crate) async fn forgotten_answer_is_not_reused(engine: &impl Engine) {
     // Where there is nothing, nothing is to be forgotten.
     Node::new(engine, key()).await.forget().await;
 }
+
+pub(crate) async fn stopped_flight_is_over_for_all(engine: &impl Engine) {
+    // Heard of before the next flight, and after it began, or ended.
+    for next in 0..3 {
+        let key = key();
+        let mut owner = Node::new(engine, key).await;
+        let asked = ask();
+        let flight = owner.own(&asked).await;
+        let mut follower = Node::new(engine, key).await;
+        follower.follow(&ask(), flight).await;
+        let mut other = Node::new(engine, key).await;
+        other.stop().await;
+        let stopped = |pushed: &Pushed| {
+            matches!(pushed,
+                Pushed::Ended { flight: of, status: EndStatus::Stopped, record: None, seal: None }
+                    if *of == flight)
+        };
+        follower.hears(stopped).await;
+        // Who comes after begins anew, and is not stopped by what was said before.
+        let mut began = None;
+        if next > 0 {
+            let flight = other.own(&ask()).await;
+            assert!(matches!(other.renew(flight).await, BeatReply::Renewed { waiters: 0 }));
+            began = Some(flight);
+        }
+        if let Some(flight) = began.filter(|_| next > 1) {
+            other.finished(&done(flight, "new")).await;
+        }
+        // Who followed, and missed the push.
+        is_failed(&follower.look(&ask_after(flight)).await, flight, EndStatus::Stopped);
+        is_failed(&follower.join(&ask_after(flight)).await, flight, EndStatus::Stopped);
+        for _ in 0..2 {
+            let renewed = owner.renew(flight).await;
+            assert!(matches!(renewed, BeatReply::Lost(Loss::Stopped)), "{renewed:?}");
+            let finished = owner.finish(&done(flight, "old")).await;
+            assert_eq!(finished, Finished::Lost(Loss::Stopped));
+            assert_eq!(owner.abandon(flight).await, Abandoned::Lost(Loss::Stopped));
+        }
+        is_ended(&owner.join(&asked).await, EndStatus::Stopped);
+        // Its release, late, changes nothing.
+        owner.release(flight.id, Some(flight.token)).await;
+        match began {
+            None => {
+                other.own(&ask()).await;
+            }
+            Some(flight) if next == 1 => {
+                follower.follow(&ask(), flight).await;
+                other.finished(&done(flight, "new")).await;
+            }
+            Some(flight) => {
+                is_done(&follower.look(&ask_after(flight)).await, flight, "new");
+            }
+        }
+    }
+}
+
+pub(crate) async fn stop_touches_nothing_that_has_ended(engine: &impl Engine) {
+    let mut node = Node::new(engine, key()).await;
+    // Where there is nothing, nothing is stopped.
+    node.stop().await;
+    let flight = node.own(&ask()).await;
+    node.finished(&Finish { reusable: true, ..done(flight, "answer") }).await;
+    node.stop().await;
+    is_done(&node.look(&ask_after(flight)).await, flight, "answer");
+    is_done(&node.join(&Join { reuse: KEEP, ..ask() }).await, flight, "answer");
+}

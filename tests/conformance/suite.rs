@@ -44,6 +44,8 @@ macro_rules! rules {
                 too_large_answer_is_nobodys
                 forgotten_flight_publishes_nothing
                 forgotten_answer_is_not_reused
+                stopped_flight_is_over_for_all
+                stop_touches_nothing_that_has_ended
             }
             follow {
                 rank_counts_those_who_joined_before

@@ -20,6 +20,7 @@ mod races;
 mod release;
 mod rig;
 mod sharing;
+mod stops;
 mod streams;
 mod switches;
 mod tap;

@@ -58,6 +58,10 @@ impl Meta {
         if self.owner.token < ask.known {
             return None;
         }
+        if let Some(flight) = self.stopped_for(ask) {
+            let (status, report) = (EndStatus::Stopped, String::new());
+            return Some(Joined::Failed { flight, status, report });
+        }
         let Some(end) = &self.end else {
             return self.answer_running(kept, ask, mark, now);
         };
@@ -90,6 +94,16 @@ impl Meta {
             }
             _ => None,
         }
+    }
+
+    /// The stopped flight that somebody took part in, or comes after.
+    fn stopped_for(&self, ask: &Join) -> Option<FlightRef> {
+        let last = self.end.as_ref().map(|end| (self.owner, end.status));
+        let mine = self.owner.id == ask.flight || self.prev_of(ask.flight).is_some();
+        last.into_iter().chain(self.prev).find_map(|(flight, status)| {
+            let stopped = status == EndStatus::Stopped && flight.token >= ask.known;
+            (stopped && ask.known > 0 && !mine).then_some(flight)
+        })
     }
 
     pub(super) fn answer_running(
@@ -169,7 +183,8 @@ impl Meta {
 
     /// Whether its owner ended this flight.
     pub(super) fn is_ended(&self, flight: FlightRef) -> bool {
-        self.end_of(flight).is_some_and(|status| status != EndStatus::Forgotten)
+        self.end_of(flight)
+            .is_some_and(|status| !matches!(status, EndStatus::Forgotten | EndStatus::Stopped))
     }
 
     /// Whether a grant to someone who knows this much carries the counts on.
@@ -190,6 +205,7 @@ impl Meta {
     pub(super) fn loss(&self, flight: FlightRef) -> Loss {
         match self.end_of(flight) {
             Some(EndStatus::Forgotten) => Loss::Forgotten,
+            Some(EndStatus::Stopped) => Loss::Stopped,
             _ => Loss::Superseded { by: self.owner.token },
         }
     }

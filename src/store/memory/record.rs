@@ -207,6 +207,24 @@ impl Record {
         Some(pushed)
     }
 
+    pub(super) fn stop(&mut self, now: Instant) -> Option<Pushed> {
+        self.purge(now);
+        let meta = self.meta.as_mut().filter(|meta| meta.end.is_none())?;
+        if meta.quarantine.is_some() {
+            return None;
+        }
+        // All who took part come to hear of it for as long as the lease would have stood.
+        let expires = meta.expires;
+        meta.let_go(now);
+        meta.expires = meta.expires.max(expires);
+        meta.waiters = Vec::new();
+        let status = EndStatus::Stopped;
+        if let Some(end) = &mut meta.end {
+            end.status = status;
+        }
+        Some(Pushed::Ended { flight: meta.owner, status, record: None, seal: None })
+    }
+
     pub(super) fn leave(&mut self, waiter: WaiterId) {
         if let Some(meta) = &mut self.meta {
             meta.waiters.retain(|known| known.id != waiter);

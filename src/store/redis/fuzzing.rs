@@ -35,6 +35,7 @@ fn written(pushed: &Pushed) -> Vec<u8> {
         EndStatus::Private => 'p',
         EndStatus::TooLarge => 'l',
         EndStatus::Abandoned | EndStatus::Forgotten => 'a',
+        EndStatus::Stopped => 's',
     };
     let number = |number: u64| format!("{number:020}").into_bytes();
     let (kind, status, flight, rest) = match pushed {

@@ -162,6 +162,7 @@ impl Reply {
         match word {
             "MISSING" => Ok(Loss::Missing),
             "FORGOTTEN" => Ok(Loss::Forgotten),
+            "STOPPED" => Ok(Loss::Stopped),
             "SUPERSEDED" => Ok(Loss::Superseded { by: self.number()? }),
             _ => Err(error::bad_reply()),
         }

@@ -133,6 +133,14 @@ if record and record.ownerToken >= known then
     redis.call('HSET', meta, 'leaseEnd', int(now + lease * 1000), 'heartbeatAt', int(now))
     return { 'OWN', int(record.ownerToken) }
   end
+  -- Whoever took part in a stopped flight, or comes after one that did.
+  if known > 0 and not mine and record.prevFlight ~= flight then
+    if status == 'stopped' then
+      return { 'FAILED', int(record.ownerToken), record.flight, status, '' }
+    elseif record.prevStatus == 'stopped' and record.prevToken >= known then
+      return { 'FAILED', int(record.prevToken), record.prevFlight, 'stopped', '' }
+    end
+  end
   if status == 'running' then
     local missed = known > 0 and record.prevStatus == 'done' and record.prevToken >= known
       and done(record.prevToken, record.prevFlight, record.prevSealed, false)
