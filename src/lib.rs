@@ -86,6 +86,7 @@ mod future;
 #[doc(hidden)]
 pub mod fuzzing;
 mod headers;
+mod heard;
 mod id;
 mod intake;
 pub mod key;
@@ -94,6 +95,7 @@ mod lease;
 mod log;
 mod operate;
 mod policy;
+mod probing;
 mod record;
 mod seat;
 mod selection;

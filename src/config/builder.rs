@@ -58,7 +58,8 @@ impl ConfigBuilder {
     }
 
     /// How long a key whose answer may not be shared is left alone. Must be at
-    /// least the lease and a second. Default: ten times the time to the head of
+    /// least the lease and a second. One caller at a time runs as a probe meanwhile: the
+    /// first whose answer may be shared ends it. Default: ten times the time to the head of
     /// that answer, within 5 s and 5 min.
     pub fn private_mark(mut self, mark: Duration) -> Self {
         self.config.pass = Some(mark);

@@ -18,7 +18,7 @@ use crate::{
     error::{Failure, FailureKind},
     flights::{Flight, Origin, Verdict},
     id::{FlightId, FlightRef, WaiterId},
-    lease::OwnerGuard,
+    lease::{OwnerGuard, Probe},
     log::{Log, Reuse, SharedRun},
     record,
     store::{EndStatus, Join, Joined, Session, StoreError, StoreErrorKind},
@@ -206,6 +206,12 @@ impl Driver {
             self.know(flight.token);
             return self.follow(join, flight, left, rank, pieces).await;
         }
+        if let Joined::Probe { .. } = joined {
+            // One of them finds out, and all run at once.
+            self.flight.leave_probe(Probe::new(&self.core.keeper, self.flight.key(), join.flight));
+            self.flight.decide(Verdict::Alone { together: false });
+            return Ok(Next::Over);
+        }
         Ok(self.take(joined).await)
     }
 
@@ -268,7 +274,10 @@ impl Driver {
             }
             Joined::Lapsed | Joined::Missing => return self.leaving().await,
             Joined::Ended { status: EndStatus::Stopped } => self.fail(FailureKind::Stopped, None),
-            Joined::Ended { .. } | Joined::Own { .. } | Joined::Follow { .. } => {
+            Joined::Ended { .. }
+            | Joined::Own { .. }
+            | Joined::Probe { .. }
+            | Joined::Follow { .. } => {
                 return Next::Elect;
             }
         }

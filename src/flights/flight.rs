@@ -18,6 +18,7 @@ use super::{
 use crate::{
     error::{Failure, FailureKind},
     id::KeyDigest,
+    lease::Probe,
     log::{End, SharedRun},
     selection::Selection,
     sync::{
@@ -33,7 +34,7 @@ pub(crate) struct Flight {
     seats: Mutex<Seats>,
     /// The answer that is handed out while it comes.
     live: Mutex<Option<Live>>,
-    verdict: OnceLock<Verdict>,
+    pub(super) verdict: OnceLock<Verdict>,
     /// Which callers may have what the run of this process is about to give.
     selection: Mutex<Option<Arc<Selection>>>,
     /// Wakes the callers.
@@ -45,7 +46,8 @@ pub(crate) struct Flight {
     orphaned: AtomicBool,
     settled: AtomicBool,
     settling: Notify,
-    halt: Halt,
+    pub(super) halt: Halt,
+    pub(super) probe: Mutex<Option<Probe>>,
     /// Kept until it has settled.
     before: Mutex<Option<Arc<Flight>>>,
     /// A lease is being asked for.
@@ -64,7 +66,7 @@ struct Seats {
 /// A flight whose drivers die this often fails its callers.
 const DRIVERS: u32 = 3;
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics while these locks are held, so what is behind them is whole.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -85,6 +87,7 @@ impl Flight {
             settled: AtomicBool::new(false),
             settling: Notify::new(),
             halt: Halt::default(),
+            probe: Mutex::default(),
             before: Mutex::new(before),
             asking: AtomicBool::new(false),
             since: Instant::now(),
@@ -264,20 +267,6 @@ impl Flight {
     /// Which callers may have what the run of this process will give.
     pub(crate) fn selection(&self) -> Option<Arc<Selection>> {
         lock(&self.selection).clone()
-    }
-
-    /// Ends the flight for all its callers here; its driver drops the run and settles it.
-    /// One that has its outcome keeps it.
-    pub(crate) fn stop(&self) {
-        if self.verdict.get().is_none() {
-            self.decide(Verdict::Failed(Failure::new(FailureKind::Stopped, None)));
-            self.halt.set();
-        }
-    }
-
-    /// What says that it was stopped.
-    pub(crate) fn halt(&self) -> &Halt {
-        &self.halt
     }
 
     /// Hands an answer out while it comes, also to those who come from now on. Who

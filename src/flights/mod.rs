@@ -15,6 +15,7 @@ use crate::{
     sync::{Mutex, MutexGuard, Notified, Notify, PoisonError},
 };
 
+mod ends;
 mod flight;
 mod halt;
 mod info;

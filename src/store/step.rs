@@ -72,6 +72,13 @@ pub enum Joined {
         /// How long the mark stands.
         left: Duration,
     },
+    /// As `Private`, and this driver is to find out whether that still holds: one fresh
+    /// caller at a time. It says what it found by [`Beat::Release`] under the flight id
+    /// that it sent.
+    Probe {
+        /// How long the mark stands.
+        left: Duration,
+    },
     /// The flight id that was sent has already ended; it never owns again.
     Ended {
         /// How it ended.
@@ -320,7 +327,9 @@ pub enum Beat {
         flight: FlightId,
         /// Its token, where it is known.
         token: Option<u64>,
-        /// [`EndStatus::Abandoned`], or [`EndStatus::TimedOut`] where that is why.
+        /// [`EndStatus::Abandoned`], or [`EndStatus::TimedOut`] where that is why. For a
+        /// [probe](Joined::Probe) [`EndStatus::Done`] where its answer may be shared: then
+        /// the mark is gone. All else leaves it, for another probe.
         status: EndStatus,
     },
     /// End a wait.

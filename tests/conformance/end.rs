@@ -127,6 +127,8 @@ pub(crate) async fn private_mark_frees_all_and_ends(engine: &impl Engine) {
     let private =
         |pushed: &Pushed| matches!(pushed, Pushed::Ended { status: EndStatus::Private, .. });
     follower.hears(private).await;
+    // One fresh caller finds out whether it is still so.
+    assert!(matches!(follower.join(&ask()).await, Joined::Probe { .. }));
     // For those who followed, for fresh ones, for looks, and well past the lease.
     for ask in [ask(), ask_after(flight), Join { look_only: true, ..ask() }] {
         match follower.join(&ask).await {
@@ -141,6 +143,46 @@ pub(crate) async fn private_mark_frees_all_and_ends(engine: &impl Engine) {
     }
     engine.elapse(LAPSE * 2).await;
     owner.own(&ask()).await;
+}
+
+pub(crate) async fn one_probe_at_a_time_clears_a_private_mark(engine: &impl Engine) {
+    let key = key();
+    let mut owner = Node::new(engine, key).await;
+    let flight = owner.own(&ask()).await;
+    let finish = Finish { keep: KEEP, ..ended(flight, EndStatus::Private) };
+    owner.finished(&finish).await;
+    let mut other = Node::new(engine, key).await;
+    // Neither those who followed nor a look are asked to find out.
+    for ask in [ask_after(flight), Join { look_only: true, ..ask() }] {
+        assert!(matches!(other.join(&ask).await, Joined::Private { .. }));
+    }
+    let mut probe = ask();
+    for found in [EndStatus::Abandoned, EndStatus::TimedOut] {
+        // Asked again it is the same probe; another caller is none.
+        for _ in 0..2 {
+            match owner.join(&probe).await {
+                Joined::Probe { left } => assert!(left <= KEEP && left > KEEP / 2, "{left:?}"),
+                joined => panic!("not Probe: {joined:?}"),
+            }
+            assert!(matches!(other.join(&ask()).await, Joined::Private { .. }));
+        }
+        // What it does not find leaves the mark, and the next one may find out.
+        owner.release_as(ask().flight, None, EndStatus::Done).await;
+        assert!(matches!(other.join(&ask()).await, Joined::Private { .. }), "not its word");
+        owner.release_as(probe.flight, None, found).await;
+        probe = ask();
+    }
+    assert!(matches!(owner.join(&probe).await, Joined::Probe { .. }));
+    owner.release_as(probe.flight, None, EndStatus::Done).await;
+    let next = other.own(&ask()).await;
+    assert!(next.token > flight.token);
+    owner.follow(&ask(), next).await;
+    // Said again, late, it changes nothing; nor does it end a flight that runs.
+    for id in [probe.flight, next.id] {
+        owner.release_as(id, None, EndStatus::Done).await;
+    }
+    assert_eq!(other.renewed(next).await, 1);
+    assert_eq!(owner.finish(&finish).await, Finished::Accepted, "as it was before");
 }
 
 pub(crate) async fn reuse_ends_with_its_window(engine: &impl Engine) {

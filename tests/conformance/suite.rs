@@ -37,6 +37,7 @@ macro_rules! rules {
                 abandon_is_refused_while_a_waiter_is_live
                 abandon_hands_over_at_once
                 private_mark_frees_all_and_ends
+                one_probe_at_a_time_clears_a_private_mark
                 reuse_ends_with_its_window
                 unmarked_answer_is_not_reused
                 answer_is_kept_for_its_time

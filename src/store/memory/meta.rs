@@ -27,6 +27,8 @@ pub(super) struct Meta {
     pub(super) failures: u32,
     pub(super) losses: u32,
     pub(super) quarantine: Option<Instant>,
+    /// Who finds out whether the private mark is still right.
+    pub(super) probe: Option<FlightId>,
     /// In the order of joining: the place is the rank.
     pub(super) waiters: Vec<Waiter>,
 }
@@ -79,7 +81,15 @@ impl Meta {
                 };
                 Some(Joined::Done { flight: self.owner, streamed, record, reused: fresh })
             }
-            EndStatus::Private => Some(Joined::Private { left: self.expires - now }),
+            EndStatus::Private => {
+                let left = self.expires - now;
+                let asks = fresh && !ask.look_only && mark.is_none();
+                if !asks || self.probe.is_some_and(|probe| probe != ask.flight) {
+                    return Some(Joined::Private { left });
+                }
+                self.probe = Some(ask.flight);
+                Some(Joined::Probe { left })
+            }
             // Whoever waited for it runs alone, like the others who did.
             EndStatus::TooLarge if ask.known > 0 => Some(Joined::Private { left: Duration::ZERO }),
             status if mine => Some(Joined::Ended { status }),

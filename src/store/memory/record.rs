@@ -97,6 +97,7 @@ impl Record {
             failures,
             losses,
             quarantine: None,
+            probe: None,
             waiters,
         });
         Joined::Own { token }
@@ -174,7 +175,14 @@ impl Record {
     ) -> Option<Pushed> {
         self.purge(now);
         let meta = self.meta.as_mut()?;
+        if meta.probe.take_if(|probe| *probe == flight).is_some() {
+            if let Some(end) = meta.end.as_mut().filter(|_| status == EndStatus::Done) {
+                end.status = EndStatus::Abandoned;
+            }
+            return None;
+        }
         let held = meta.end.is_none()
+            && status != EndStatus::Done
             && meta.owner.id == flight
             && token.is_none_or(|token| token == meta.owner.token);
         held.then(|| {

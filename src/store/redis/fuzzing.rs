@@ -79,7 +79,7 @@ fn answers(value: &Value) {
                 flight.token
             }
             Joined::Done { flight, .. } | Joined::Failed { flight, .. } => flight.token,
-            Joined::Private { left } | Joined::Quarantined { left } => {
+            Joined::Private { left } | Joined::Probe { left } | Joined::Quarantined { left } => {
                 assert!(left.as_millis() <= 1 << 40);
                 0
             }

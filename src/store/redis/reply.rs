@@ -35,6 +35,7 @@ pub(super) fn joined(value: Value) -> Result<Joined, StoreError> {
             report: reply.word()?,
         },
         "PRIVATE" => Joined::Private { left: reply.left()? },
+        "PROBE" => Joined::Probe { left: reply.left()? },
         "ENDED" => Joined::Ended { status: reply.status()? },
         "QUARANTINED" => Joined::Quarantined { left: reply.left()? },
         "OTHER" => Joined::OtherFormat,

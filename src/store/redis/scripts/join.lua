@@ -165,7 +165,14 @@ if record and record.ownerToken >= known then
       return found
     end
   elseif status == 'private' and now < record.markEnd then
-    return { 'PRIVATE', int(math.ceil((record.markEnd - now) / 1000)) }
+    local left = int(math.ceil((record.markEnd - now) / 1000))
+    -- One at a time finds out whether that is still so; none where memory is full.
+    local asks = known == 0 and not mine and not look
+      and (not record.probe or record.probe == flight)
+    if asks and type(redis.pcall('HSET', meta, 'probe', flight)) == 'number' then
+      return { 'PROBE', left }
+    end
+    return { 'PRIVATE', left }
   elseif status == 'toolarge' and known > 0 and not mine then
     -- Whoever waited for it runs alone, like the others who did.
     return { 'PRIVATE', 0 }
