@@ -116,6 +116,7 @@ impl Driver {
                 // Forgotten: the key is another flight's, and those who are left here
                 // run alone.
                 self.flight.decide(Verdict::Alone { together: true });
+                self.unmark();
                 return;
             }
             let next = match self.elect().await {
@@ -169,6 +170,7 @@ impl Driver {
                 if error.kind() != StoreErrorKind::Open {
                     self.take_back(join.flight);
                 }
+                self.unmark();
                 self.flight.set_asking(false);
                 return Err(error);
             }
@@ -220,6 +222,7 @@ impl Driver {
     fn take_back(&mut self, flight: FlightId) {
         self.core.keeper.forget(self.flight.key(), flight, self.waiter);
         self.waiter = WaiterId::random();
+        self.marked = false;
     }
 
     /// Takes the mark of a look away, where there is one and nobody waits.
