@@ -19,6 +19,7 @@ mod info;
 #[cfg(all(test, shuttle))]
 mod races;
 mod run;
+mod told;
 mod verdict;
 
 pub use self::info::{FlightInfo, FlightPhase};

@@ -173,7 +173,7 @@ fn a_run_takes_over_while_its_body_is_read() {
 fn taken_over(second: &'static str, same: bool) {
     let (one, other) = (Log::new(usize::MAX, None), Log::new(usize::MAX, None));
     let next = run(&other);
-    let mut splice = Splice::new(run(&one).head, one.reader().unwrap());
+    let mut splice = Splice::new(run(&one).head, None, one.reader().unwrap());
     let reading = thread::spawn(move || {
         let mut got = String::new();
         loop {
