@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::{Driver, FETCHES};
+use super::{Driver, deliver::FETCHES};
 use crate::{
     flights::Origin,
     frame::Frame,

@@ -3,29 +3,24 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use tokio::{runtime::Handle, time::Instant};
 use tracing::{Instrument, Span};
 
-use self::{
-    inflow::{Flow, Inflow},
-    settling::Settling,
-};
+use self::{inflow::Inflow, settling::Settling};
 use crate::{
     config::StoreDown,
     core::Core,
     drain::Standing,
     error::{Failure, FailureKind},
-    flights::{Flight, Origin, Verdict},
+    flights::{Flight, Verdict},
     id::{FlightId, FlightRef, WaiterId},
     lease::{OwnerGuard, Probe},
-    log::{Log, Reuse, SharedRun},
-    record,
-    store::{EndStatus, Join, Joined, Session, StoreError, StoreErrorKind},
+    store::{Join, Joined, Session, StoreError, StoreErrorKind},
 };
 
 mod attend;
 mod conclude;
+mod deliver;
 mod follow;
 mod inflow;
 mod own;
@@ -80,9 +75,6 @@ enum Next {
     Over,
 }
 
-/// How often a record is asked for at most.
-const FETCHES: u32 = 2;
-
 /// Grants that may come too late before the store counts as away.
 const LATE_GRANTS: u32 = 3;
 
@@ -123,6 +115,7 @@ impl Driver {
                 // Forgotten: the key is another flight's, and those who are left here
                 // run alone.
                 self.flight.decide(Verdict::Alone { together: true });
+                self.unmark();
                 return;
             }
             let next = match self.elect().await {
@@ -176,6 +169,7 @@ impl Driver {
                 if error.kind() != StoreErrorKind::Open {
                     self.take_back(join.flight);
                 }
+                self.unmark();
                 self.flight.set_asking(false);
                 return Err(error);
             }
@@ -233,6 +227,7 @@ impl Driver {
     fn take_back(&mut self, flight: FlightId) {
         self.core.keeper.forget(self.flight.key(), flight, self.waiter);
         self.waiter = WaiterId::random();
+        self.marked = false;
     }
 
     /// Takes the mark of a look away, where there is one and nobody waits.
@@ -247,112 +242,6 @@ impl Driver {
         self.known = self.known.max(token);
     }
 
-    /// Takes an answer that asks for no run here.
-    async fn take(&mut self, joined: Joined) -> Next {
-        match joined {
-            Joined::Done { flight, streamed, record, reused } => {
-                let origin = if reused { Origin::Reused } else { Origin::Elsewhere };
-                return match streamed {
-                    true => self.deliver_stream(flight, origin).await,
-                    false => self.deliver(flight, record, origin).await,
-                };
-            }
-            Joined::Failed { status, report, .. } => {
-                self.fail(failure_of(status), Some(&report));
-            }
-            Joined::Private { .. } => {
-                // Who comes to a key that is marked has waited for no run.
-                self.flight.decide(Verdict::Alone { together: self.known > 0 });
-            }
-            Joined::Quarantined { .. } => {
-                self.core.counts.quarantined();
-                self.fail(FailureKind::Quarantined, None);
-            }
-            Joined::OtherFormat => {
-                self.core.counts.bad_records();
-                return self.run_without_store().await;
-            }
-            Joined::Lapsed | Joined::Missing => return self.leaving().await,
-            Joined::Ended { status: EndStatus::Stopped } => self.fail(FailureKind::Stopped, None),
-            Joined::Ended { .. }
-            | Joined::Own { .. }
-            | Joined::Probe { .. }
-            | Joined::Follow { .. } => {
-                return Next::Elect;
-            }
-        }
-        Next::Over
-    }
-
-    /// Gives a stored answer to all callers; what cannot be read is a miss.
-    async fn deliver(&mut self, flight: FlightRef, record: Option<Bytes>, origin: Origin) -> Next {
-        let record = match record {
-            Some(record) => Some(record),
-            None => self.fetch().await,
-        };
-        let least = if origin == Origin::Reused { flight.token } else { self.known };
-        if let Some(next) = record.and_then(|record| self.give_out(&record, least, origin)) {
-            return next;
-        }
-        // Past this flight, or the next look would find the same again.
-        self.know(flight.token.saturating_add(1));
-        Next::Elect
-    }
-
-    /// Gives a record's answer to all callers, unless it is too old to be used again.
-    /// None where it cannot be read, or is of a flight before `least`.
-    fn give_out(&mut self, record: &Bytes, least: u64, origin: Origin) -> Option<Next> {
-        match record::decode(&self.flight.key(), record) {
-            Ok(found) if found.flight.token >= least => {
-                if origin == Origin::Reused && self.is_stale(found.terms.fresh) {
-                    return Some(Next::Elect);
-                }
-                let run = SharedRun {
-                    head: Arc::new(found.head),
-                    log: Log::complete(found.frames),
-                    reuse: Reuse::Never,
-                    selection: found.terms.selection,
-                };
-                self.flight.decide(Verdict::Replay { run, origin });
-                Some(Next::Over)
-            }
-            _ => {
-                self.core.counts.bad_records();
-                None
-            }
-        }
-    }
-
-    /// Whether an answer that is used again is fresh for less than it was asked for by:
-    /// then it is asked for by that. Its age is known to the store alone.
-    fn is_stale(&mut self, fresh: Option<Duration>) -> bool {
-        match fresh {
-            Some(fresh) if fresh < self.reuse => {
-                self.reuse = fresh;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Gives a stored answer to all callers that is there as a stream; what cannot be
-    /// read is a miss.
-    async fn deliver_stream(&mut self, flight: FlightRef, origin: Origin) -> Next {
-        let mut inflow = self.inflow(flight, origin);
-        if let Flow::Ended(end) = self.read_rest(&mut inflow).await {
-            return self.end_of_stream(inflow, &end);
-        }
-        if inflow.is_stale() {
-            return Next::Elect;
-        }
-        if inflow.has_begun() {
-            return self.unreadable(&inflow);
-        }
-        // Past this flight, or the next look would find the same again.
-        self.know(flight.token.saturating_add(1));
-        Next::Elect
-    }
-
     /// Nobody runs, and this process takes no more leases.
     async fn leaving(&mut self) -> Next {
         if self.gave_up {
@@ -365,26 +254,7 @@ impl Driver {
         }
     }
 
-    /// The key's stored record. An answer that was costly to make is worth a second
-    /// try.
-    async fn fetch(&mut self) -> Option<Bytes> {
-        for _ in 0..FETCHES {
-            if let Ok(record) = self.session.fetch().await {
-                return record;
-            }
-        }
-        None
-    }
-
     fn fail(&self, kind: FailureKind, report: Option<&str>) {
         self.flight.decide(Verdict::Failed(Failure::new(kind, report)));
-    }
-}
-
-fn failure_of(status: EndStatus) -> FailureKind {
-    match status {
-        EndStatus::TimedOut => FailureKind::OwnerTimedOut,
-        EndStatus::Stopped => FailureKind::Stopped,
-        _ => FailureKind::OwnerFailed,
     }
 }

@@ -14,7 +14,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::pending::{PIECE, Pending, STEP, Window};
 use crate::{
@@ -32,9 +32,13 @@ const PACE: Duration = Duration::from_millis(10);
 const INLINE_RATE: usize = 256 * 1024;
 /// So many bytes of pieces are kept to be sent again, should the store lose them.
 const RECENT: usize = 64 * 1024;
-/// How often a step is sent.
+/// How often a step is sent that the store has less of than was thought.
 const TRIES: u32 = 8;
-const FIRST_WAIT: Duration = Duration::from_millis(25);
+/// How often one is sent that a full store refuses.
+const REFUSALS: u32 = 3;
+/// The first pause after a step without an answer. Each is twice as long as the last.
+const PAUSE: Duration = Duration::from_millis(25);
+const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
 /// Why nothing more is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -312,9 +316,10 @@ impl Publisher {
 
     /// Gives the store the pieces that it has not got, until it says that it has.
     async fn append(&mut self, inline: bool) -> Option<Stop> {
-        let mut wait = FIRST_WAIT;
         let flight = self.lease.flight();
-        for _ in 0..TRIES {
+        let give_up = Instant::now() + 2 * self.lease_time;
+        let (mut pause, mut gaps, mut refusals) = (PAUSE, 0, 0);
+        while gaps < TRIES && refusals < REFUSALS && Instant::now() < give_up {
             let held = self.encoder.pieces() - self.recent.len() as u64;
             let Some(known) = self.next.checked_sub(held) else { return Some(Stop::GaveUp) };
             let known = usize::try_from(known).unwrap_or(usize::MAX);
@@ -331,13 +336,19 @@ impl Publisher {
                     self.next = next;
                     return None;
                 }
-                Ok(Appended::Accepted { next } | Appended::Gap { next }) => self.next = next,
+                Ok(Appended::Accepted { next } | Appended::Gap { next }) => {
+                    self.next = next;
+                    gaps += 1;
+                }
                 Ok(Appended::Over | Appended::Lost(_)) => return Some(Stop::Lost),
                 Err(error) if error.kind() == StoreErrorKind::Limit => return Some(Stop::GaveUp),
                 Err(_) if !self.lease.stands() => return Some(Stop::Lost),
-                Err(_) => {
-                    sleep(wait).await;
-                    wait *= 2;
+                Err(error) => {
+                    refusals += u32::from(error.kind() == StoreErrorKind::OutOfMemory);
+                    // A lease that ends meanwhile is seen at its deadline.
+                    let again = (Instant::now() + pause).min(self.lease.deadline());
+                    sleep_until(again).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
         }

@@ -24,6 +24,7 @@ mod limits;
 mod races;
 mod run;
 mod share;
+mod told;
 mod verdict;
 
 pub use self::info::{FlightInfo, FlightPhase};

@@ -101,6 +101,7 @@ pub enum Joined {
 
 /// How a flight ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
 #[non_exhaustive]
 pub enum EndStatus {
     /// With an answer that all may have.

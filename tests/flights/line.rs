@@ -32,7 +32,7 @@ pub(crate) struct Line {
     beatless: Arc<AtomicBool>,
     bad_reads: Arc<AtomicUsize>,
     held_beats: Arc<watch::Sender<bool>>,
-    errors: Arc<AtomicUsize>,
+    pub(crate) errors: Arc<AtomicUsize>,
     /// Steps that added to a stream.
     pub(crate) appends: Arc<AtomicUsize>,
 }

@@ -251,3 +251,26 @@ async fn f8_an_answer_that_is_there_is_not_made_again_for_lost_data() {
     assert_eq!((counts.calls(), a.layer.stats().fenced), (1, 0));
     until(|| a.in_air() + b.in_air() == 0).await;
 }
+
+/// What is granted to an owner that asks again, too late to be used, is let go at once:
+/// nobody waits until that lease runs out.
+#[tokio::test(start_paused = true)]
+async fn f8_a_lease_that_comes_too_late_for_an_answer_is_let_go() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let inner = slow(&counts, ms(10_000));
+    let line = Line::new(&store);
+    let a = Node::new(line.clone(), &inner, Config::default());
+    let b = Node::new(store.clone(), &inner, Config::default());
+    let owner = a.call("/a");
+    until(|| counts.calls() == 1).await;
+    tokio::time::sleep(ms(9_950)).await;
+    store.clear();
+    // Longer than an owner believes in its lease, shorter than the lease.
+    let late = LEASE - ms(200);
+    line.answer_join_late(late);
+    assert_eq!(owner.await.text(), "run 0");
+    let next = b.call("/a").await;
+    assert_eq!(next.text(), "run 1");
+    assert!(next.took <= late + ms(10_050), "{:?}", next.took);
+    until(|| a.in_air() + b.in_air() == 0).await;
+}

@@ -1,6 +1,9 @@
 //! Ends that meet: a lease's and its run's, a runtime's and its flights'.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
 
 use futures_util::{future::join_all, poll};
 use http::HeaderValue;
@@ -257,4 +260,38 @@ async fn an_owner_that_comes_too_late_to_own_again_leaves_no_mark() {
     let left = tokio::time::Instant::now();
     until(|| counts.dropped() == 1).await;
     assert!(left.elapsed() < ms(100), "{:?}", left.elapsed());
+}
+
+/// The store loses its data, and what its owner asks for then is not answered. The word
+/// that this wait is over comes late, when the same driver waits again: it must not end
+/// that wait too, or the answer would be let go as one that nobody wants.
+#[tokio::test(start_paused = true)]
+async fn who_took_a_wait_back_and_waits_again_is_waited_for() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let inner = inner(&counts, |nth| async move {
+        tokio::time::sleep(if nth == 0 { LEASE * 10 } else { ms(800) }).await;
+        answer(format!("run {nth}"))
+    });
+    let config = Config::builder().lease(LEASE).build().unwrap();
+    let line = Line::new(&store);
+    let a = Node::new(line.clone(), &inner, config.clone());
+    let b = Node::new(store.clone(), &inner, config);
+    let first = a.call("/a");
+    until(|| counts.calls() == 1).await;
+    // Whose request can be run where the first one is given up.
+    let other = a.call("/a");
+    // The renewal after one beat finds nothing; the attempt to own again is on its way
+    // when the line is cut.
+    line.slow(ms(100));
+    store.clear();
+    tokio::time::sleep(BEAT + ms(50)).await;
+    line.cut();
+    let second = b.call("/a");
+    until(|| counts.dropped() == 1).await;
+    // The next attempt goes through; the words of the last one are tried again later.
+    line.heal();
+    assert_eq!(second.await.text(), "run 1");
+    assert_eq!(first.await.text(), "run 1");
+    assert_eq!(other.await.text(), "run 1");
+    assert_eq!((counts.calls(), line.errors.load(SeqCst)), (2, 2));
 }

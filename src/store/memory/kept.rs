@@ -17,26 +17,29 @@ const READ: usize = 64;
 
 /// The answers of one key.
 #[derive(Default)]
+#[cfg_attr(test, derive(Clone, Debug))]
 pub(super) struct Kept {
     /// Of the last flight that ended well with a record; outlives later flights.
-    result: Option<Stored>,
+    pub(super) result: Option<Stored>,
     /// Of the flight that has one now, and of the one before it.
-    streams: Vec<Stream>,
+    pub(super) streams: Vec<Stream>,
 }
 
-struct Stored {
-    flight: FlightRef,
-    record: Bytes,
-    expires: Instant,
+#[cfg_attr(test, derive(Clone, Debug))]
+pub(super) struct Stored {
+    pub(super) flight: FlightRef,
+    pub(super) record: Bytes,
+    pub(super) expires: Instant,
 }
 
-struct Stream {
-    flight: FlightRef,
+#[cfg_attr(test, derive(Clone, Debug))]
+pub(super) struct Stream {
+    pub(super) flight: FlightRef,
     /// The number of the first piece that is still there.
-    first: u64,
-    pieces: VecDeque<Bytes>,
-    end: Option<StreamEnd>,
-    expires: Instant,
+    pub(super) first: u64,
+    pub(super) pieces: VecDeque<Bytes>,
+    pub(super) end: Option<StreamEnd>,
+    pub(super) expires: Instant,
 }
 
 /// An answer that is there: in a record, or in a stream.

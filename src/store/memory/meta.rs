@@ -13,6 +13,7 @@ use crate::{
 /// Failed runs in a row after which followers get the outcome, not an election.
 const FAILURES: u32 = 2;
 
+#[cfg_attr(test, derive(Clone, Debug))]
 pub(super) struct Meta {
     pub(super) owner: FlightRef,
     /// `None` while the flight runs, whether or not its lease stands.
@@ -33,6 +34,7 @@ pub(super) struct Meta {
     pub(super) waiters: Vec<Waiter>,
 }
 
+#[cfg_attr(test, derive(Clone, Debug))]
 pub(super) struct End {
     pub(super) status: EndStatus,
     pub(super) at: Instant,
@@ -40,6 +42,7 @@ pub(super) struct End {
     pub(super) report: String,
 }
 
+#[cfg_attr(test, derive(Clone, Debug))]
 pub(super) struct Waiter {
     pub(super) id: WaiterId,
     pub(super) until: Instant,

@@ -11,6 +11,8 @@ use super::{Heartbeat, Session, Store, StoreErrorKind, StoreState};
 mod kept;
 mod listener;
 mod meta;
+#[cfg(test)]
+mod model;
 mod record;
 mod session;
 mod shards;

@@ -27,9 +27,10 @@ const QUARANTINE: Duration = Duration::from_secs(5);
 
 /// What the store holds for one key.
 #[derive(Default)]
+#[cfg_attr(test, derive(Clone, Debug))]
 pub(super) struct Record {
-    meta: Option<Meta>,
-    kept: Kept,
+    pub(super) meta: Option<Meta>,
+    pub(super) kept: Kept,
 }
 
 impl Record {

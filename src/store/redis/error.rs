@@ -63,9 +63,16 @@ pub(super) fn is_from_replica(value: &Value) -> bool {
         if matches!(code(error), "READONLY" | "MASTERDOWN"))
 }
 
-// Redis before 7 wraps what a command inside of a script is refused with.
+// Redis before 7 wraps what a command inside of a script is refused with; later ones say
+// in their own words that the user may not.
 fn code(error: &ServerError) -> &str {
     let inner = match (error.code(), error.details()) {
+        ("ERR", Some(detail))
+            if detail.starts_with("The user executing the script can't")
+                || detail.starts_with("ACL failure in script") =>
+        {
+            Some("NOPERM")
+        }
         ("ERR", Some(detail)) if detail.starts_with("Error running script") => {
             detail.rsplit_once(": -").and_then(|(_, inner)| inner.split(' ').next())
         }
@@ -124,11 +131,15 @@ mod tests {
             @user_script: 96: -READONLY You can't write against a read only replica.\r\n";
         let full = "-ERR Error running script (call to f_0123): @user_script:9: \
             @user_script: 9: -OOM command not allowed when used memory > 'maxmemory'.\r\n";
+        let refused = "-ERR The user executing the script can't run this command or subcommand \
+            script: 0123, on @user_script:96.\r\n";
         for (answer, kind, replica) in [
             (wrapped, StoreErrorKind::ReadOnly, true),
             ("-READONLY You can't write.\r\n", StoreErrorKind::ReadOnly, true),
             ("-MASTERDOWN Link with MASTER is down\r\n", StoreErrorKind::Cluster, true),
             (full, StoreErrorKind::OutOfMemory, false),
+            (refused, StoreErrorKind::Denied, false),
+            ("-ERR ACL failure in script: x\r\n", StoreErrorKind::Denied, false),
             ("-ERR Error running script\r\n", StoreErrorKind::Server, false),
             ("-ERR other: -READONLY x\r\n", StoreErrorKind::Server, false),
         ] {

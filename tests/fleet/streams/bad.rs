@@ -181,3 +181,29 @@ async fn o6_an_endless_stream_lasts_as_long_as_its_clients() {
     other.until_count("/inner/running", 0).await;
     until_no_key(&redis, Duration::from_secs(4)).await;
 }
+
+/// The server's memory is full in the middle of a stream: those elsewhere hear of it
+/// soon, and the owner's own clients have all of it.
+#[tokio::test]
+async fn j1_a_full_server_breaks_streams_elsewhere_soon() {
+    let redis = RedisServer::start_with(&["--maxmemory-policy", "noeviction"]);
+    let labs = Lab::fleet::<2>(&redis.url(), &[]);
+    let [one, other] = &labs;
+    let path = "/work/full?ms=100&bytes=200000&chunks=40&gap=40";
+    let mut own = one.open(Wire::Http1, path).await;
+    let mut elsewhere = other.open(Wire::Http1, path).await;
+    own.until(20_000).await;
+    elsewhere.until(20_000).await;
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let full = Instant::now();
+    let (own, elsewhere) = (own.reading(), elsewhere.reading());
+    let elsewhere = elsewhere.got().await;
+    let told = full.elapsed();
+    let own = own.got().await;
+    println!("j1: told {told:?} after the server was full");
+    assert!(own.is_whole(200_000), "{own:?}");
+    assert!(elsewhere.error.is_some() && elsewhere.is_part(), "{elsewhere:?}");
+    // The stream itself goes on for a second and a half.
+    assert!(told < Duration::from_secs(2) + SLACK, "{told:?}");
+    assert_eq!(sum(&labs, "/inner/calls").await, 1);
+}

@@ -1,0 +1,150 @@
+//! Stored answers and ends: what callers get that asks for no run here.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+
+use super::{Driver, Next, inflow::Flow};
+use crate::{
+    error::FailureKind,
+    flights::{Origin, Verdict},
+    id::FlightRef,
+    log::{Log, Reuse, SharedRun},
+    record,
+    store::{EndStatus, Joined},
+};
+
+/// How often a record is asked for at most.
+pub(super) const FETCHES: u32 = 2;
+
+impl Driver {
+    /// Takes an answer that asks for no run here.
+    pub(super) async fn take(&mut self, joined: Joined) -> Next {
+        match joined {
+            Joined::Done { flight, streamed, record, reused } => {
+                let origin = if reused { Origin::Reused } else { Origin::Elsewhere };
+                return match streamed {
+                    true => self.deliver_stream(flight, origin).await,
+                    false => self.deliver(flight, record, origin).await,
+                };
+            }
+            Joined::Failed { status, report, .. } => {
+                self.fail(failure_of(status), Some(&report));
+            }
+            Joined::Private { .. } => {
+                // Who comes to a key that is marked has waited for no run.
+                self.flight.decide(Verdict::Alone { together: self.known > 0 });
+            }
+            Joined::Quarantined { .. } => {
+                self.core.counts.quarantined();
+                self.fail(FailureKind::Quarantined, None);
+            }
+            Joined::OtherFormat => {
+                self.core.counts.bad_records();
+                return self.run_without_store().await;
+            }
+            Joined::Lapsed | Joined::Missing => return self.leaving().await,
+            Joined::Ended { status: EndStatus::Stopped } => self.fail(FailureKind::Stopped, None),
+            Joined::Ended { .. }
+            | Joined::Own { .. }
+            | Joined::Probe { .. }
+            | Joined::Follow { .. } => {
+                return Next::Elect;
+            }
+        }
+        Next::Over
+    }
+
+    /// Gives a stored answer to all callers; what cannot be read is a miss.
+    pub(super) async fn deliver(
+        &mut self,
+        flight: FlightRef,
+        record: Option<Bytes>,
+        origin: Origin,
+    ) -> Next {
+        let record = match record {
+            Some(record) => Some(record),
+            None => self.fetch().await,
+        };
+        let least = if origin == Origin::Reused { flight.token } else { self.known };
+        if let Some(next) = record.and_then(|record| self.give_out(&record, least, origin)) {
+            return next;
+        }
+        // Past this flight, or the next look would find the same again.
+        self.know(flight.token.saturating_add(1));
+        Next::Elect
+    }
+
+    /// Gives a record's answer to all callers, unless it is too old to be used again.
+    /// None where it cannot be read, or is of a flight before `least`.
+    pub(super) fn give_out(&mut self, record: &Bytes, least: u64, origin: Origin) -> Option<Next> {
+        match record::decode(&self.flight.key(), record) {
+            Ok(found) if found.flight.token >= least => {
+                if origin == Origin::Reused && self.is_stale(found.terms.fresh) {
+                    return Some(Next::Elect);
+                }
+                let run = SharedRun {
+                    head: Arc::new(found.head),
+                    log: Log::complete(found.frames),
+                    reuse: Reuse::Never,
+                    selection: found.terms.selection,
+                };
+                self.flight.decide(Verdict::Replay { run, origin });
+                Some(Next::Over)
+            }
+            _ => {
+                self.core.counts.bad_records();
+                None
+            }
+        }
+    }
+
+    /// Whether an answer that is used again is fresh for less than it was asked for by:
+    /// then it is asked for by that. Its age is known to the store alone.
+    pub(super) fn is_stale(&mut self, fresh: Option<Duration>) -> bool {
+        match fresh {
+            Some(fresh) if fresh < self.reuse => {
+                self.reuse = fresh;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Gives a stored answer to all callers that is there as a stream; what cannot be
+    /// read is a miss.
+    async fn deliver_stream(&mut self, flight: FlightRef, origin: Origin) -> Next {
+        let mut inflow = self.inflow(flight, origin);
+        if let Flow::Ended(end) = self.read_rest(&mut inflow).await {
+            return self.end_of_stream(inflow, &end);
+        }
+        if inflow.is_stale() {
+            return Next::Elect;
+        }
+        if inflow.has_begun() {
+            return self.unreadable(&inflow);
+        }
+        // Past this flight, or the next look would find the same again.
+        self.know(flight.token.saturating_add(1));
+        Next::Elect
+    }
+
+    /// The key's stored record. An answer that was costly to make is worth a second
+    /// try.
+    async fn fetch(&mut self) -> Option<Bytes> {
+        for _ in 0..FETCHES {
+            if let Ok(record) = self.session.fetch().await {
+                return record;
+            }
+        }
+        None
+    }
+}
+
+fn failure_of(status: EndStatus) -> FailureKind {
+    match status {
+        EndStatus::TimedOut => FailureKind::OwnerTimedOut,
+        EndStatus::Stopped => FailureKind::Stopped,
+        _ => FailureKind::OwnerFailed,
+    }
+}

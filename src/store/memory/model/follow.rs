@@ -1,0 +1,358 @@
+//! A driver that follows: mirrors `follow`, `Step::from_push`, `Step::from_look` and
+//! `end_of_stream` of `flight/follow.rs`, `catch_up` and `read_to_end` of
+//! `flight/inflow.rs`, and the watch of `lease/keeper.rs`.
+
+use super::{
+    conduct::{Event, Voice},
+    node::{Follow, Goal, Node, State, Verdict, Wait},
+    rules::{Mutant, Rules},
+    wire::{Ask, Close, Found, Id, Lane, Name, Purpose, Push, Said, Tag, byte},
+    world::World,
+};
+use crate::store::EndStatus;
+
+/// How often a record is asked for at most.
+pub(super) const FETCHES: u8 = 2;
+
+/// What a follower does about something it heard.
+enum Heard {
+    Stay,
+    Wait { left: u8, pieces: u8 },
+    Piece { index: u8, piece: Option<Tag> },
+    Ended(Close),
+    Streamed,
+    Lost,
+    Done(Option<Name>),
+    Take(Found),
+    Look,
+    Elect,
+    TakeOver,
+}
+
+impl Heard {
+    fn from_push(push: Push, followed: Name, rules: &Rules) -> Self {
+        let about = match push {
+            Push::Ended { flight, .. } | Push::Piece { flight, .. } | Push::Released(flight) => {
+                flight
+            }
+            Push::Gap => return Self::Look,
+        };
+        if about.token < followed.token && !rules.is(Mutant::OlderPush) {
+            return Self::Stay;
+        }
+        if about != followed && !rules.is(Mutant::OlderPush) {
+            return Self::Look;
+        }
+        match push {
+            Push::Piece { index, piece, .. } => Self::Piece { index, piece },
+            Push::Ended { status, seal: Some(seal), .. } => Self::Ended((status, Some(seal))),
+            Push::Ended { status: EndStatus::Done, record, .. } => Self::Done(record),
+            Push::Ended {
+                status: status @ (EndStatus::Failed | EndStatus::Private | EndStatus::TooLarge),
+                ..
+            } => Self::Ended((status, None)),
+            _ => Self::Elect,
+        }
+    }
+
+    fn from_look(found: Found, followed: Name) -> Self {
+        match found {
+            Found::Follow { flight, left, pieces } if flight == followed => {
+                Self::Wait { left, pieces }
+            }
+            Found::Done { flight, streamed: true, .. } if flight == followed => Self::Streamed,
+            Found::Follow { .. } => Self::Elect,
+            Found::Lapsed => Self::TakeOver,
+            Found::Missing => Self::Lost,
+            found => Self::Take(found),
+        }
+    }
+}
+
+impl World {
+    pub(super) fn follow_mut(&mut self, n: usize) -> Option<&mut Follow> {
+        match &mut self.nodes[n].driver.as_mut()?.state {
+            State::Follow(follow) => Some(follow),
+            _ => None,
+        }
+    }
+
+    pub(super) fn wait(&mut self, n: usize, step: Wait) {
+        if let Some(follow) = self.follow_mut(n) {
+            follow.step = step;
+        }
+    }
+
+    /// Asks who runs; what came of the followed flight is kept, should that go on.
+    pub(super) fn elect_anew(&mut self, n: usize, rules: &Rules) {
+        let follow = self.nodes[n].follow().filter(|follow| follow.next > 0);
+        let inflow = follow.map(|follow| (follow.flight, follow.next));
+        if let Some(driver) = &mut self.nodes[n].driver {
+            driver.inflow = inflow;
+        }
+        self.elect(n, rules);
+    }
+
+    pub(super) fn unreadable(&mut self, n: usize, rules: &Rules) {
+        self.decide(n, Verdict::Alone, rules);
+        self.over(n, rules);
+    }
+
+    /// The stream is here up to its end.
+    pub(super) fn stream_ended(
+        &mut self,
+        n: usize,
+        flight: Name,
+        next: u8,
+        end: Close,
+        rules: &Rules,
+    ) {
+        let begun = next > 0;
+        match end {
+            (EndStatus::Done, Some(seal)) => match self.close(n, flight, next, seal, rules) {
+                true => self.over(n, rules),
+                false => self.unreadable(n, rules),
+            },
+            (EndStatus::Failed, _) if begun => {
+                self.decide(n, Verdict::Failed(Some(flight)), rules);
+                self.over(n, rules);
+            }
+            (EndStatus::Private | EndStatus::TooLarge, _) => self.unreadable(n, rules),
+            _ => self.elect(n, rules),
+        }
+    }
+
+    /// Whether a push is there that a follower looks at now.
+    pub(super) fn has_push(&self, n: usize) -> bool {
+        let Some(driver) = &self.nodes[n].driver else { return false };
+        let waits = self.nodes[n]
+            .follow()
+            .is_some_and(|follow| matches!(follow.step, Wait::Waiting | Wait::Held));
+        waits && !driver.inbox.is_empty()
+    }
+
+    pub(super) fn push(&mut self, n: usize, rules: &Rules) {
+        let Some(driver) = &mut self.nodes[n].driver else { return };
+        let push = driver.inbox.remove(0);
+        self.events.push((n, Some(Event::Pushed(Voice::Driver(0), push))));
+        let State::Follow(Follow { flight, step, next, .. }) = driver.state else { return };
+        let heard = Heard::from_push(push, flight, rules);
+        if step == Wait::Held {
+            // In line to own: an answer is still taken, all else is asked for.
+            match heard {
+                Heard::Done(record) => self.deliver(n, flight, record, rules),
+                Heard::Ended(end) => self.read_to_end(n, flight, next, end, rules),
+                _ => self.elect_anew(n, rules),
+            }
+            return;
+        }
+        self.heed(n, heard, rules);
+    }
+
+    fn known(&self, n: usize) -> u8 {
+        self.nodes[n].driver.as_ref().map_or(0, |driver| driver.known)
+    }
+
+    fn heed_look(&mut self, n: usize, found: Found, followed: Name, rules: &Rules) {
+        // A newer owner: nothing older is taken from now on.
+        if let Found::Follow { flight, .. } = found {
+            self.know(n, flight);
+        }
+        self.heed(n, Heard::from_look(found, followed), rules);
+    }
+
+    fn heed(&mut self, n: usize, heard: Heard, rules: &Rules) {
+        let Some(Follow { flight, next, .. }) = self.nodes[n].follow().copied() else { return };
+        match heard {
+            Heard::Stay => {}
+            Heard::Look => {
+                self.wait(n, Wait::Looking);
+                self.ask_join(n, Id::NONE, Purpose::Look);
+            }
+            Heard::Piece { index, .. } if index < next => {}
+            Heard::Piece { index, piece: Some(piece) }
+                if index == next || rules.is(Mutant::Hole) =>
+            {
+                self.take_piece(n, flight, piece, rules);
+            }
+            Heard::Piece { index, .. } => self.catch_up(n, Goal::Enough(index + 1), 0),
+            Heard::Wait { left, pieces } => {
+                if let Some(follow) = self.follow_mut(n) {
+                    follow.due = left;
+                }
+                if pieces > next {
+                    self.catch_up(n, Goal::Enough(pieces), 0);
+                }
+            }
+            Heard::Ended(end) => return self.read_to_end(n, flight, next, end, rules),
+            Heard::Streamed => self.catch_up(n, Goal::Whole, 0),
+            Heard::Lost => {
+                if let Some(follow) = self.follow_mut(n)
+                    && !std::mem::replace(&mut follow.lost, true)
+                {
+                    follow.due = follow.due.max(2);
+                }
+            }
+            Heard::Done(Some(record))
+                if record.token < self.known(n) && !rules.is(Mutant::OlderPush) =>
+            {
+                return self.heed(n, Heard::Look, rules);
+            }
+            Heard::Done(record) => return self.deliver(n, flight, record, rules),
+            Heard::Take(found) => return self.take_found(n, found, rules),
+            Heard::Elect => return self.elect_anew(n, rules),
+            Heard::TakeOver if rules.is(Mutant::NeverTakesOver) => {}
+            Heard::TakeOver => self.wait(n, Wait::Held),
+        }
+        self.settle(n, rules);
+    }
+
+    pub(super) fn read_to_end(
+        &mut self,
+        n: usize,
+        flight: Name,
+        next: u8,
+        end: Close,
+        rules: &Rules,
+    ) {
+        let all = end.1.is_none_or(|seal| seal <= next) || rules.is(Mutant::ShortBody);
+        if all {
+            self.stream_ended(n, flight, next, end, rules);
+        } else {
+            self.catch_up(n, Goal::End(end), 0);
+        }
+    }
+
+    pub(super) fn catch_up(&mut self, n: usize, goal: Goal, tries: u8) {
+        let Some(Follow { flight, next, .. }) = self.nodes[n].follow().copied() else { return };
+        self.wait(n, Wait::Reading { goal, tries });
+        self.send(n, Lane::Driver, Ask::Read { flight, from: next });
+    }
+
+    /// An answer to what a follower asked.
+    pub(super) fn follower_hears(&mut self, n: usize, said: Option<Said>, rules: &Rules) {
+        let Some(follow) = self.follow_mut(n) else { return };
+        let step = std::mem::replace(&mut follow.step, Wait::Waiting);
+        let Follow { flight, due, next, .. } = *follow;
+        match (step, said) {
+            (Wait::Looking, Some(Said::Found(found))) => {
+                self.heed_look(n, found, flight, rules);
+            }
+            (Wait::Looking, _) if next > 0 && due > 0 => self.settle(n, rules),
+            (Wait::Looking, _) => {
+                self.leave(n);
+                self.run_alone(n, rules);
+            }
+            (Wait::Reading { goal, tries }, Some(Said::Pieces { first, pieces, end })) => {
+                let came = byte(pieces.len());
+                if came > 0 && first != next {
+                    self.leave(n);
+                    return self.unreadable(n, rules);
+                }
+                for piece in pieces {
+                    self.take_piece(n, flight, piece, rules);
+                }
+                let next = next + came;
+                match (end, goal) {
+                    (Some(end), _) => self.stream_ended(n, flight, next, end, rules),
+                    (None, Goal::Enough(enough)) if came > 0 && next < enough => {
+                        self.catch_up(n, goal, tries);
+                    }
+                    (None, Goal::Enough(_)) => self.settle(n, rules),
+                    (None, _) if came > 0 => self.catch_up(n, goal, tries),
+                    (None, _) => {
+                        self.leave(n);
+                        self.unreadable(n, rules);
+                    }
+                }
+            }
+            // Read at the next beat.
+            (Wait::Reading { goal: Goal::Enough(_), .. }, _) => self.settle(n, rules),
+            (Wait::Reading { goal, tries }, _) if tries + 1 < FETCHES => {
+                self.catch_up(n, goal, tries + 1);
+            }
+            (Wait::Reading { .. }, _) => {
+                self.leave(n);
+                self.unreadable(n, rules);
+            }
+            _ => {}
+        }
+    }
+
+    /// An answer to a watch.
+    pub(super) fn watched(&mut self, n: usize, said: Option<Said>, age: u8, rules: &Rules) {
+        let Some(follow) = self.follow_mut(n) else { return };
+        let flight = follow.flight;
+        let next = Some(1_u8.saturating_sub(age));
+        match said {
+            Some(Said::Found(found)) => {
+                if matches!(found, Found::Follow { .. } | Found::Missing) {
+                    follow.beat = next;
+                }
+                follow.missed = false;
+                if !rules.is(Mutant::NeverLooks) {
+                    self.heed_look(n, found, flight, rules);
+                }
+            }
+            _ => {
+                follow.beat = if follow.missed { next } else { Some(0) };
+                follow.missed = true;
+                self.settle(n, rules);
+            }
+        }
+    }
+
+    pub(super) fn may_take_over(&self, n: usize, rules: &Rules) -> bool {
+        self.nodes[n].follow().is_some_and(|follow| {
+            follow.step == Wait::Held
+                || follow.step == Wait::Waiting
+                    && follow.due == 0
+                    && !rules.is(Mutant::NeverTakesOver)
+                    && !rules.is(Mutant::NeverLooks)
+        })
+    }
+
+    pub(super) fn take_over(&mut self, n: usize, rules: &Rules) {
+        match self.nodes[n].follow() {
+            Some(Follow { step: Wait::Held, .. }) => self.elect_anew(n, rules),
+            _ => self.wait(n, Wait::Held),
+        }
+    }
+
+    /// Whether something is due that a node does by itself.
+    pub(super) fn is_asleep(&self, n: usize) -> bool {
+        let Node { driver: Some(driver), callers, .. } = &self.nodes[n] else { return false };
+        match &driver.state {
+            State::Own(own) => self.is_owner_due(n, own),
+            State::Follow(follow) => {
+                let beat = follow.beat == Some(0) && !self.is_busy(n, Lane::Beat);
+                beat || *callers == 0 && matches!(follow.step, Wait::Waiting | Wait::Held)
+            }
+            State::Local { .. } => *callers == 0,
+            _ => false,
+        }
+    }
+
+    /// What a node does at once.
+    pub(super) fn settle(&mut self, n: usize, rules: &Rules) {
+        let Node { driver: Some(driver), callers, .. } = &self.nodes[n] else { return };
+        let vacant = *callers == 0;
+        match driver.state {
+            State::Own(_) => self.settle_owner(n, rules),
+            State::Local { .. } if vacant => self.over(n, rules),
+            State::Follow(follow) => {
+                if vacant && matches!(follow.step, Wait::Waiting | Wait::Held) {
+                    self.leave(n);
+                    return self.over(n, rules);
+                }
+                if follow.beat == Some(0) && !self.is_busy(n, Lane::Beat) {
+                    if let Some(follow) = self.follow_mut(n) {
+                        follow.beat = None;
+                    }
+                    self.ask_join(n, follow.id, Purpose::Watch);
+                }
+            }
+            _ => {}
+        }
+    }
+}
