@@ -1,6 +1,8 @@
 //! A server that answers every command of ours with one error: requests are
 //! served all the same, and the error is counted by its kind.
 
+mod support;
+
 use std::{
     convert::Infallible,
     sync::{
@@ -13,8 +15,9 @@ use std::{
 use futures_util::future::join_all;
 use http::{Request, Response};
 use http_body_util::Full;
+use support::resp::command;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
     task::AbortHandle,
 };
@@ -70,25 +73,6 @@ async fn serve(stream: TcpStream, error: &'static str) {
             return;
         }
     }
-}
-
-/// One command: an array of bulk strings.
-async fn command(read: &mut (impl AsyncBufReadExt + Unpin)) -> Option<Vec<String>> {
-    let count = number(read, '*').await?;
-    let mut words = Vec::new();
-    for _ in 0..count {
-        let mut word = vec![0; number(read, '$').await? + 2];
-        read.read_exact(&mut word).await.ok()?;
-        word.truncate(word.len() - 2);
-        words.push(String::from_utf8_lossy(&word).into_owned());
-    }
-    Some(words)
-}
-
-async fn number(read: &mut (impl AsyncBufReadExt + Unpin), mark: char) -> Option<usize> {
-    let mut line = String::new();
-    read.read_line(&mut line).await.ok()?;
-    line.trim_end().strip_prefix(mark)?.parse().ok()
 }
 
 #[tokio::test]

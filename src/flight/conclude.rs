@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{Driver, FAILED_RUNS, Next, own::Run, pending::STEP, publish::Publication};
+use super::{
+    Driver, FAILED_RUNS, Next, own::Run, pauses::Pauses, pending::STEP, publish::Publication,
+};
 use crate::{
     error::FailureKind,
     flights::{FlightPhase, Origin, RunEnd, Verdict},
@@ -22,9 +24,6 @@ const SMALL: u64 = 3 * 1024;
 const REPORT: usize = 512;
 /// How often `finish` is sent, where the store asks for it once more or is not heard.
 const TRIES: u32 = 4;
-/// The first pause after a `finish` without an answer. Each is twice as long as the last.
-const PAUSE: Duration = Duration::from_millis(25);
-const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
 /// An end, before it is known which flight's it is.
 pub(super) struct Ending {
@@ -287,7 +286,7 @@ impl Driver {
     /// it has no room, and not when the lease is over.
     async fn send(&mut self, lease: &Lease, finish: &Finish) -> Result<Finished, StoreError> {
         let give_up = Instant::now() + self.core.config.lease;
-        let mut pause = PAUSE;
+        let mut pauses = Pauses::new();
         let mut sent = 0;
         loop {
             let error = match self.session.finish(finish.clone()).await {
@@ -295,7 +294,7 @@ impl Driver {
                 answered => return answered,
             };
             sent += 1;
-            let again = Instant::now() + pause;
+            let again = Instant::now() + pauses.next();
             if sent >= TRIES && again > give_up {
                 return Err(error);
             }
@@ -304,7 +303,6 @@ impl Driver {
                 () = over(lease) => return Err(error),
                 () = tokio::time::sleep_until(again) => {}
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 

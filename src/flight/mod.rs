@@ -24,6 +24,7 @@ mod deliver;
 mod follow;
 mod inflow;
 mod own;
+mod pauses;
 mod pending;
 mod publish;
 mod publisher;

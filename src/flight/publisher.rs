@@ -16,7 +16,10 @@ use std::{
 use bytes::Bytes;
 use tokio::time::{Instant, sleep_until};
 
-use super::pending::{PIECE, Pending, STEP, Window};
+use super::{
+    pauses::Pauses,
+    pending::{PIECE, Pending, STEP, Window},
+};
 use crate::{
     config::Config,
     id::KeyDigest,
@@ -36,9 +39,6 @@ const RECENT: usize = 64 * 1024;
 const TRIES: u32 = 8;
 /// How often one is sent that a full store refuses.
 const REFUSALS: u32 = 3;
-/// The first pause after a step without an answer. Each is twice as long as the last.
-const PAUSE: Duration = Duration::from_millis(25);
-const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
 /// Why nothing more is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -318,7 +318,7 @@ impl Publisher {
     async fn append(&mut self, inline: bool) -> Option<Stop> {
         let flight = self.lease.flight();
         let give_up = Instant::now() + 2 * self.lease_time;
-        let (mut pause, mut gaps, mut refusals) = (PAUSE, 0, 0);
+        let (mut pauses, mut gaps, mut refusals) = (Pauses::new(), 0, 0);
         while gaps < TRIES && refusals < REFUSALS && Instant::now() < give_up {
             let held = self.encoder.pieces() - self.recent.len() as u64;
             let Some(known) = self.next.checked_sub(held) else { return Some(Stop::GaveUp) };
@@ -346,9 +346,8 @@ impl Publisher {
                 Err(error) => {
                     refusals += u32::from(error.kind() == StoreErrorKind::OutOfMemory);
                     // A lease that ends meanwhile is seen at its deadline.
-                    let again = (Instant::now() + pause).min(self.lease.deadline());
+                    let again = (Instant::now() + pauses.next()).min(self.lease.deadline());
                     sleep_until(again).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
         }

@@ -7,6 +7,31 @@ use tower_singleflight::{Config, FailureKind, LeaseLoss, MemoryStore, StoreDown}
 
 use crate::rig::*;
 
+/// An owner behind a line, and who follows it from elsewhere.
+struct Pair {
+    counts: Arc<Counts>,
+    line: Line,
+    a: Node,
+    b: Node,
+    owner: Call,
+    follower: Call,
+}
+
+impl Pair {
+    /// The run takes `time`, and begins now.
+    async fn new(time: Duration) -> Self {
+        let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+        let line = Line::new(&store);
+        let inner = slow(&counts, time);
+        let a = Node::new(line.clone(), &inner, Config::default());
+        let b = Node::new(store, &inner, Config::default());
+        let owner = a.call("/a");
+        until(|| counts.calls() == 1).await;
+        let follower = b.call("/a");
+        Self { counts, line, a, b, owner, follower }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_away_fails_no_request() {
     let counts = Arc::<Counts>::default();
@@ -110,14 +135,7 @@ async fn e7_a_grant_that_comes_too_late_is_not_begun() {
 /// An end that cannot be told at once is told when it can, while the lease stands.
 #[tokio::test(start_paused = true)]
 async fn f6_an_end_is_told_once_the_store_is_asked_again() {
-    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
-    let line = Line::new(&store);
-    let inner = slow(&counts, ms(1000));
-    let a = Node::new(line.clone(), &inner, Config::default());
-    let b = Node::new(store, &inner, Config::default());
-    let owner = a.call("/a");
-    until(|| counts.calls() == 1).await;
-    let follower = b.call("/a");
+    let Pair { counts, line, a, b, owner, follower } = Pair::new(ms(1000)).await;
     tokio::time::sleep(ms(500)).await;
     line.refuse(true);
     let answer = owner.await;
@@ -134,14 +152,7 @@ async fn f6_an_end_is_told_once_the_store_is_asked_again() {
 /// It is tried for one lease: then somebody else may run.
 #[tokio::test(start_paused = true)]
 async fn f6_an_end_that_is_never_heard_holds_the_key_for_a_lease() {
-    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
-    let line = Line::new(&store);
-    let inner = slow(&counts, ms(1000));
-    let a = Node::new(line.clone(), &inner, Config::default());
-    let b = Node::new(store, &inner, Config::default());
-    let owner = a.call("/a");
-    until(|| counts.calls() == 1).await;
-    let follower = b.call("/a");
+    let Pair { counts, line, a, b, owner, follower } = Pair::new(ms(1000)).await;
     tokio::time::sleep(ms(500)).await;
     line.refuse(true);
     assert_eq!(owner.await.text(), "run 0");
@@ -155,14 +166,7 @@ async fn f6_an_end_that_is_never_heard_holds_the_key_for_a_lease() {
 /// Nobody could run the request again, so the run goes on for its own caller.
 #[tokio::test(start_paused = true)]
 async fn a_cut_off_run_that_cannot_be_repeated_goes_on_alone() {
-    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
-    let line = Line::new(&store);
-    let inner = slow(&counts, ms(20_000));
-    let a = Node::new(line.clone(), &inner, Config::default());
-    let b = Node::new(store, &inner, Config::default());
-    let owner = a.call("/a");
-    until(|| counts.calls() == 1).await;
-    let follower = b.call("/a");
+    let Pair { line, b, owner, follower, .. } = Pair::new(ms(20_000)).await;
     tokio::time::sleep(ms(5000)).await;
     line.cut();
     assert_eq!(owner.await.text(), "run 0");

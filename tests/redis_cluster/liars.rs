@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
 };
 use tower_singleflight::{RedisStore, Store, store::StoreErrorKind};
 
 use crate::{
     rig::{Node, ask, random_key},
-    support::redis_server::free_port,
+    support::{redis_server::free_port, resp::command},
 };
 
 /// A node that claims all slots, and answers to everything with this; `HERE` is itself,
@@ -51,24 +51,6 @@ async fn serve(stream: TcpStream, map: String, answer: String) {
             return;
         }
     }
-}
-
-async fn command(read: &mut (impl AsyncBufReadExt + Unpin)) -> Option<Vec<String>> {
-    let count = number(read, '*').await?;
-    let mut words = Vec::new();
-    for _ in 0..count {
-        let mut word = vec![0; number(read, '$').await? + 2];
-        read.read_exact(&mut word).await.ok()?;
-        word.truncate(word.len() - 2);
-        words.push(String::from_utf8_lossy(&word).into_owned());
-    }
-    Some(words)
-}
-
-async fn number(read: &mut (impl AsyncBufReadExt + Unpin), mark: char) -> Option<usize> {
-    let mut line = String::new();
-    read.read_line(&mut line).await.ok()?;
-    line.trim_end().strip_prefix(mark)?.parse().ok()
 }
 
 #[tokio::test]

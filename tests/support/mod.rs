@@ -5,6 +5,7 @@
 pub(crate) mod certificates;
 pub(crate) mod cluster;
 pub(crate) mod redis_server;
+pub(crate) mod resp;
 pub(crate) mod rights;
 pub(crate) mod sentinels;
 
