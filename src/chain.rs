@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::id::KeyDigest;
+use crate::key::Name;
 
 tokio::task_local! {
     static CHAIN: Chain;
@@ -14,7 +14,7 @@ pub(crate) struct Chain(Option<Arc<Link>>);
 
 #[derive(Debug)]
 struct Link {
-    key: KeyDigest,
+    name: Arc<Name>,
     up: Chain,
 }
 
@@ -24,10 +24,11 @@ impl Chain {
         CHAIN.try_with(Clone::clone).unwrap_or_default()
     }
 
-    pub(crate) fn contains(&self, key: &KeyDigest) -> bool {
+    /// Whether the same key is there, be it of another layer that shares with this one.
+    pub(crate) fn contains(&self, name: &Name) -> bool {
         let mut chain = self;
         while let Some(link) = &chain.0 {
-            if link.key == *key {
+            if link.name.digest() == name.digest() {
                 return true;
             }
             chain = &link.up;
@@ -35,30 +36,36 @@ impl Chain {
         false
     }
 
-    /// Runs a future as part of this chain with `key` before it.
+    /// Runs a future as part of this chain with this key before it.
     pub(crate) fn scope<F: Future>(
         self,
-        key: KeyDigest,
+        name: Arc<Name>,
         run: F,
     ) -> impl Future<Output = F::Output> {
-        CHAIN.scope(Self(Some(Arc::new(Link { key, up: self }))), run)
+        CHAIN.scope(Self(Some(Arc::new(Link { name, up: self }))), run)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::{Digester, Key};
 
     #[tokio::test]
     async fn a_chain_knows_all_keys_above() {
-        let [a, b, c] = [1, 2, 3].map(|byte| KeyDigest::from_bytes([byte; 32]));
+        // Two layers of one namespace.
+        let [here, there] = [(); 2].map(|()| Arc::new(Digester::new("", None)));
+        let name = |key, layer| Arc::new(Name::new(Key::from(key), layer));
+        let [a, b, c] = ["a", "b", "c"].map(|key| name(key, &here));
+        let same = name("a", &there);
         assert!(!Chain::current().contains(&a));
         Chain::current()
-            .scope(a, async {
+            .scope(Arc::clone(&a), async {
                 Chain::current()
-                    .scope(b, async {
+                    .scope(Arc::clone(&b), async {
                         let chain = Chain::current();
-                        assert!(chain.contains(&a) && chain.contains(&b) && !chain.contains(&c));
+                        assert!(chain.contains(&a) && chain.contains(&same));
+                        assert!(chain.contains(&b) && !chain.contains(&c));
                     })
                     .await;
                 assert!(!Chain::current().contains(&b));

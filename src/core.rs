@@ -7,10 +7,9 @@ use crate::{
     counts::Counts,
     drain::Drain,
     flights::{Flights, Limits},
-    id::KeyDigest,
-    key::Digester,
+    key::{Digester, Key, Name},
     lease::{KeeperHandle, Terms},
-    store::{Store, StoreError},
+    store::{MemoryStore, Store, StoreError},
     switch::Switch,
     turns::Turns,
 };
@@ -18,8 +17,11 @@ use crate::{
 /// The state behind a layer: its flights, its store, its keeper.
 pub(crate) struct Core {
     pub(crate) config: Config,
-    pub(crate) digester: Digester,
+    pub(crate) digester: Arc<Digester>,
     pub(crate) store: Arc<dyn Store>,
+    /// The store, where no other layer can come to it and answers are not used again: the
+    /// table of flights alone says then who runs.
+    pub(crate) embedded: Option<MemoryStore>,
     pub(crate) flights: Arc<Flights>,
     pub(crate) keeper: Arc<KeeperHandle>,
     pub(crate) counts: Counts,
@@ -30,7 +32,11 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(config: Config, digester: Digester, store: Arc<dyn Store>) -> Self {
+    /// `store` is where processes meet; none: there is this one.
+    pub(crate) fn new(config: Config, digester: Digester, store: Option<Arc<dyn Store>>) -> Self {
+        let own = MemoryStore::new();
+        let embedded = (store.is_none() && config.reuse.is_zero()).then(|| own.clone());
+        let store = store.unwrap_or_else(|| Arc::new(own));
         Self {
             keeper: Arc::new(KeeperHandle::new(Terms::new(&config), Arc::clone(&store))),
             flights: Arc::new(Flights::new(Limits {
@@ -42,18 +48,20 @@ impl Core {
             switch: Switch::default(),
             turns: config.release_rate.map(|rate| Arc::new(Turns::new(rate))),
             config,
-            digester,
+            digester: Arc::new(digester),
             store,
+            embedded,
         }
     }
 }
 
 impl Core {
     /// Lets who comes after this begin a new flight of the key, in the whole fleet.
-    pub(crate) async fn forget(&self, key: KeyDigest) -> Result<(), StoreError> {
-        let told = self.store.session(key).forget().await;
+    pub(crate) async fn forget(&self, key: Key) -> Result<(), StoreError> {
+        let name = Name::new(key, &self.digester);
+        let told = self.store.session(*name.digest()).forget().await;
         // The store first: a new flight here must not find the old one there.
-        if let Some(flight) = self.flights.get(&key) {
+        if let Some(flight) = self.flights.get(&name) {
             if flight.runs_here() {
                 flight.settle();
             } else if told.is_ok() {
@@ -67,10 +75,11 @@ impl Core {
 
 impl Core {
     /// Stops what runs for the key, in the whole fleet.
-    pub(crate) async fn stop(&self, key: KeyDigest) -> Result<(), StoreError> {
+    pub(crate) async fn stop(&self, key: Key) -> Result<(), StoreError> {
+        let name = Name::new(key, &self.digester);
         // Taken first: who comes after the store has heard of it has begun anew.
-        let flight = self.flights.get(&key);
-        let told = self.store.session(key).stop().await;
+        let flight = self.flights.get(&name);
+        let told = self.store.session(*name.digest()).stop().await;
         if let Some(flight) = flight {
             flight.stop();
         }

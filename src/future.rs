@@ -314,12 +314,12 @@ where
                 Some(Verdict::Failed(failure)) => break Heard::Failed(failure.clone()),
             };
             if let Some(run) = run {
-                break hear(seat, run, origin);
+                break hear(seat, flight.name(), run, origin);
             }
             // What the run will give is not for this caller: it need not wait for it.
             if !seat.was_started()
                 && let Some(selection) = flight.selection()
-                && !seat.fits(Some(&selection))
+                && !seat.fits(flight.name(), Some(&selection))
             {
                 break alone(seat, true);
             }

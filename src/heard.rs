@@ -7,6 +7,7 @@ use crate::{
     codec::Codec,
     error::{Failure, FailureKind},
     flights::Origin,
+    key::Name,
     lease::Probe,
     log::{Reader, SharedRun},
     seat::{OwnOf, Seat},
@@ -27,6 +28,7 @@ where
 /// What a caller hears of an answer for all.
 pub(crate) fn hear<S, Req, K, C>(
     seat: &Seat<S, Req, K, C>,
+    name: &Name,
     run: SharedRun,
     origin: Origin,
 ) -> Heard<S, Req, C>
@@ -37,7 +39,7 @@ where
     if let Some((reader, extra)) = seat.take_shared(&run.log) {
         return Heard::Shared { run, reader, extra: Some(extra), role: FlightRole::Owner };
     }
-    if !seat.fits(run.selection.as_ref()) {
+    if !seat.fits(name, run.selection.as_ref()) {
         return alone(seat, true);
     }
     let role = match origin {

@@ -15,7 +15,7 @@ use crate::{
     key::Digester,
     policy::SharePolicy,
     service::SingleFlight,
-    store::{MemoryStore, Store},
+    store::Store,
 };
 
 /// Gives every service it wraps single flight: of all identical requests in the
@@ -134,7 +134,7 @@ impl<K, C> SingleFlightLayer<K, C> {
         self
     }
 
-    /// The store that processes meet on. Default: a [`MemoryStore`] of the layer's
+    /// The store that processes meet on. Default: a [`MemoryStore`](crate::MemoryStore) of the layer's
     /// own, for one process.
     pub fn store(self, store: impl Store) -> Self {
         self.change(|plan| plan.store = Some(Arc::new(store)))
@@ -233,7 +233,6 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
             let Plan { config, namespace, secret, store } = self.plan.clone();
             let namespace = namespace.unwrap_or_else(executable);
             let digester = Digester::new(&namespace, secret.as_deref());
-            let store = store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
             let core = Arc::new(Core::new(config, digester, store));
             Arc::new(Parts::new(self.key.clone(), self.codec.clone(), core))
         })

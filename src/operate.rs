@@ -51,7 +51,7 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
         K: KeyExtractor<Req>,
     {
         let parts = self.parts();
-        let key = parts.key.extract(request).ok().map(|key| parts.core().digester.digest(&key));
+        let key = parts.key.extract(request).ok();
         let core = Arc::clone(parts.core());
         async move {
             match key {
@@ -83,7 +83,7 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
                 false => key.extract(&request),
             };
             match key {
-                Ok(key) => core.forget(core.digester.digest(&key)).await,
+                Ok(key) => core.forget(key).await,
                 Err(_) => Ok(()),
             }
         }
@@ -111,7 +111,7 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
         K: KeyExtractor<Req>,
     {
         let parts = self.parts();
-        let key = parts.key.extract(request).ok().map(|key| parts.core().digester.digest(&key));
+        let key = parts.key.extract(request).ok();
         let core = Arc::clone(parts.core());
         async move {
             match key {
@@ -143,7 +143,7 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
                 false => key.extract(&request),
             };
             match key {
-                Ok(key) => core.stop(core.digester.digest(&key)).await,
+                Ok(key) => core.stop(key).await,
                 Err(_) => Ok(()),
             }
         }

@@ -21,9 +21,8 @@ use crate::{
     core::Parts,
     flights::{Brief, Deposit, RunEnd},
     frame::Head,
-    id::KeyDigest,
     intake::{Collected, Intake, unwinding},
-    key::KeyExtractor,
+    key::{KeyExtractor, Name},
     log::{Log, Reader, Reuse, SharedRun},
     selection::Selection,
     store::BoxFuture,
@@ -38,11 +37,10 @@ where
     C: Codec<Req, S::Response, S::Error>,
 {
     parts: Arc<Parts<K, C>>,
-    key: KeyDigest,
     chain: Chain,
     state: Mutex<State<S, Req, C>>,
     /// The request's headers outside the key, once it was run.
-    outside: OnceLock<HeaderMap>,
+    outside: OnceLock<Box<HeaderMap>>,
 }
 
 enum State<S, Req, C>
@@ -90,15 +88,9 @@ where
     S: Service<Req>,
     C: Codec<Req, S::Response, S::Error>,
 {
-    pub(crate) fn new(
-        parts: Arc<Parts<K, C>>,
-        key: KeyDigest,
-        chain: Chain,
-        service: S,
-        request: Req,
-    ) -> Self {
+    pub(crate) fn new(parts: Arc<Parts<K, C>>, chain: Chain, service: S, request: Req) -> Self {
         let state = Mutex::new(State::Held { service, request });
-        Self { parts, key, chain, state, outside: OnceLock::new() }
+        Self { parts, chain, state, outside: OnceLock::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State<S, Req, C>> {
@@ -118,14 +110,11 @@ where
         }
     }
 
-    /// Whether this caller may have an answer that is for those alone whom `selection`
-    /// fits.
-    pub(crate) fn fits(&self, selection: Option<&Arc<Selection>>) -> bool {
+    /// Whether this caller of a key may have an answer that is for those alone whom
+    /// `selection` fits.
+    pub(crate) fn fits(&self, name: &Name, selection: Option<&Arc<Selection>>) -> bool {
         let Some(selection) = selection else { return true };
-        let fits = |headers| {
-            let parts = &self.parts;
-            selection.fits(headers, parts.core().digester.beside(&self.key))
-        };
+        let fits = |headers: &HeaderMap| selection.fits(headers, name.beside());
         if let Some(outside) = self.outside.get() {
             return fits(outside);
         }
@@ -261,12 +250,12 @@ where
             let mut kept = HeaderMap::new();
             outside.for_each(|(name, value)| drop(kept.try_append(name, value.clone())));
             // Run again, it is the same request.
-            let _ = self.outside.set(kept);
+            let _ = self.outside.set(Box::new(kept));
         }
         *state = State::Started { spare: again.map(|again| (service.clone(), again)) };
         drop(state);
-        let (chain, key) = (self.chain.clone(), self.key);
-        Some(Box::pin(chain.scope(key, self.run(service, request, brief))))
+        let (chain, name) = (self.chain.clone(), Arc::clone(&brief.name));
+        Some(Box::pin(chain.scope(name, self.run(service, request, brief))))
     }
 }
 
@@ -282,23 +271,23 @@ where
         &self,
         response: &S::Response,
         identified: bool,
-        reuse: bool,
+        brief: &Brief,
     ) -> Option<(Duration, Option<Arc<Selection>>)> {
         let covers = |name: &HeaderName| self.parts.key.covers_header(name);
-        match self.parts.codec.judge(response, &Asked::new(&covers, identified, reuse)) {
-            Judgement::Shared { reuse, varies } => Some((reuse, self.select(varies)?)),
+        match self.parts.codec.judge(response, &Asked::new(&covers, identified, brief.reuse)) {
+            Judgement::Shared { reuse, varies } => Some((reuse, self.select(varies, &brief.name)?)),
             Judgement::Private => None,
         }
     }
 
     /// Which callers may have an answer that depends on these headers: none where
     /// nothing is known of any caller's.
-    fn select(&self, varies: Vec<HeaderName>) -> Option<Option<Arc<Selection>>> {
+    fn select(&self, varies: Vec<HeaderName>, name: &Name) -> Option<Option<Arc<Selection>>> {
         if varies.is_empty() {
             return Some(None);
         }
-        let beside = self.parts.core().digester.beside(&self.key);
-        Some(Some(Arc::new(Selection::of(varies, self.outside.get()?, beside))))
+        let selection = Selection::of(varies, self.outside.get()?, name.beside());
+        Some(Some(Arc::new(selection)))
     }
 
     async fn run(self: Arc<Self>, service: S, mut request: Req, brief: Brief) -> RunEnd {
@@ -318,7 +307,7 @@ where
                 return RunEnd::Failed { report: "inner panicked".into() };
             }
         };
-        let Some((reuse, selection)) = self.judge(&response, identified, brief.reuse) else {
+        let Some((reuse, selection)) = self.judge(&response, identified, &brief) else {
             self.answer(Own::Private(response));
             return RunEnd::Private { took: started.elapsed() };
         };

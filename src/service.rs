@@ -19,7 +19,7 @@ use crate::{
     flight::launch,
     flights::Full,
     future::ResponseFuture,
-    key::{Bypass, Key, KeyExtractor},
+    key::{Bypass, Key, KeyExtractor, Name},
     layer::SingleFlightLayer,
     seat::Seat,
 };
@@ -138,19 +138,19 @@ where
     if !parts.core().switch.is_on() {
         return ResponseFuture::alone(parts, inner, request, Bypass::SwitchedOff);
     }
-    let key = match key {
+    let name = match key {
         Err(why) => return ResponseFuture::alone(parts, inner, request, why),
-        Ok(key) => parts.core().digester.digest(&key),
+        Ok(key) => Name::new(key, &parts.core().digester),
     };
-    if chain.contains(&key) {
+    if chain.contains(&name) {
         return ResponseFuture::alone(parts, inner, request, Bypass::Recursion);
     }
     if Handle::try_current().is_err() {
         return ResponseFuture::alone(parts, inner, request, Bypass::NoRuntime);
     }
-    let seat = Arc::new(Seat::new(Arc::clone(&parts), key, chain, inner, request));
+    let seat = Arc::new(Seat::new(Arc::clone(&parts), chain, inner, request));
     let core = parts.core();
-    let (share, started) = match core.flights.enter(key, Arc::clone(&seat) as _) {
+    let (share, started) = match core.flights.enter(name, Arc::clone(&seat) as _) {
         Ok(entered) => entered,
         Err(full) => {
             let reclaimed = seat.reclaim();

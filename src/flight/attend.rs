@@ -70,7 +70,7 @@ impl Driver {
                 // Inner is not polled while this is unanswered, nor does anybody begin
                 // with what it gave.
                 self.flight.hold_back(true);
-                match self.session.abandon(lease.flight()).await {
+                match self.session.open().abandon(lease.flight()).await {
                     Ok(Abandoned::Wanted { waiters }) => lease.set_waiters(waiters.max(1)),
                     Ok(Abandoned::Over) => return Outcome::Unwanted { told: true },
                     Ok(Abandoned::Lost(Loss::Stopped)) => return Outcome::Stopped,
@@ -186,7 +186,7 @@ impl Driver {
         let join = self.join(false);
         let asked = Instant::now();
         let waiters = run.guard.lease().map_or(0, |lease| lease.waiters());
-        match self.session.join(join.clone()).await {
+        match self.session.open().join(join.clone()).await {
             Ok(Joined::Own { token }) => {
                 self.know(token);
                 let flight = FlightRef { token, id: join.flight };
@@ -222,7 +222,7 @@ impl Driver {
             return may;
         }
         let look = self.join(true);
-        match self.session.join(look).await {
+        match self.session.open().join(look).await {
             Ok(Joined::Follow { flight, .. }) => {
                 let alone = flight.token <= self.known;
                 self.marked = true;
@@ -265,18 +265,26 @@ impl Driver {
         may && !self.flight.is_vacant()
     }
 
-    async fn attend_without_lease(&mut self, run: &mut Run) -> Outcome {
+    pub(super) async fn attend_without_lease(&mut self, run: &mut Run) -> Outcome {
         let idle = self.core.config.idle_timeout;
         loop {
             self.go_live(run);
             let limit = run.guard.limit(idle);
             // Without limits it is there for its callers only.
             let abandon = limit.map_or(Abandon::Abort, |_| self.core.config.abandon);
+            let owns = self.flight.owns();
             let Run { guard, stage, .. } = &mut *run;
             tokio::select! {
                 biased;
+                // First, since most runs come to an end before anything else is looked at.
+                end = self.flight.halt().unless_set(guard.run()) => return Outcome::Ran(end),
                 () = self.flight.halt().heard() => return Outcome::Stopped,
-                end = guard.run() => return Outcome::Ran(end),
+                () = self.core.drain.drained(), if owns => {
+                    // Unless it was forgotten meanwhile: then it is its callers' own.
+                    if self.flight.owns() {
+                        return Outcome::Drained;
+                    }
+                }
                 () = unwanted(&self.flight, abandon) => {
                     return Outcome::Unwanted { told: true };
                 }

@@ -15,7 +15,7 @@ use crate::{
     lease::Lease,
     log::SharedRun,
     record::{self, Terms},
-    store::{EndStatus, Finish, Finished, Loss, StoreError, StoreErrorKind},
+    store::{EndStatus, Finish, Finished, Joined, Loss, StoreError, StoreErrorKind},
 };
 
 /// Answers of at most this many bytes go along with the first `finish`.
@@ -97,7 +97,11 @@ impl Driver {
             RunEnd::Private { took } => {
                 self.flight.decide(Verdict::Alone { together: true });
                 let keep = self.core.config.private_mark(took);
-                self.finish(run, Ending::new(EndStatus::Private, keep), Answer::None).await;
+                let ending = Ending::new(EndStatus::Private, keep);
+                match run.guard.lease() {
+                    None if self.flight.owns() => self.leave_mark(ending).await,
+                    _ => self.finish(run, ending, Answer::None).await,
+                }
                 Next::Over
             }
             RunEnd::TooLarge => {
@@ -123,6 +127,16 @@ impl Driver {
                 self.end_stream(run, ending).await;
                 if live { Next::Over } else { self.after_failure(kind, Some(&report)) }
             }
+        }
+    }
+
+    /// Leaves word of a run that was granted without the store.
+    async fn leave_mark(&mut self, ending: Ending) {
+        let join = self.join(false);
+        if let Ok(Joined::Own { token }) = self.session.open().join(join.clone()).await {
+            let finish = ending.of(FlightRef { token, id: join.flight });
+            // Where it is not heard, the next run is as private as this one.
+            let _ = self.session.open().finish(finish).await;
         }
     }
 
@@ -289,7 +303,7 @@ impl Driver {
         let mut pauses = Pauses::new();
         let mut sent = 0;
         loop {
-            let error = match self.session.finish(finish.clone()).await {
+            let error = match self.session.open().finish(finish.clone()).await {
                 Err(error) if error.kind() != StoreErrorKind::Limit => error,
                 answered => return answered,
             };

@@ -133,7 +133,7 @@ impl Driver {
     /// try.
     async fn fetch(&mut self) -> Option<Bytes> {
         for _ in 0..FETCHES {
-            if let Ok(record) = self.session.fetch().await {
+            if let Ok(record) = self.session.open().fetch().await {
                 return record;
             }
         }

@@ -78,7 +78,7 @@ impl Driver {
                         watch.leave();
                         return Ok(Next::Over);
                     }
-                    pushed = self.session.pushed() => Step::from_push(pushed, flight),
+                    pushed = self.session.open().pushed() => Step::from_push(pushed, flight),
                     joined = watch.seen() => {
                         joined.map_or(Step::Elect, |joined| self.step_from_look(joined, flight))
                     }
@@ -95,8 +95,9 @@ impl Driver {
                 Step::Done(Some(_)) => Step::Look,
                 step => step,
             };
+            let look = self.join(true);
             let step = match step {
-                Step::Look => match self.session.join(self.join(true)).await {
+                Step::Look => match self.session.open().join(look).await {
                     Ok(joined) => self.step_from_look(joined, flight),
                     // Whoever has begun waits as long as the owner's lease stands: another
                     // run would not say the same.
@@ -149,7 +150,7 @@ impl Driver {
                     let early = tokio::select! {
                         biased;
                         () = self.flight.vacated() => continue,
-                        pushed = self.session.pushed() => Step::from_push(pushed, flight),
+                        pushed = self.session.open().pushed() => Step::from_push(pushed, flight),
                         () = tokio::time::sleep_until(due) => Step::Elect,
                     };
                     match early {

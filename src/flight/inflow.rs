@@ -133,7 +133,7 @@ impl Driver {
     ) -> Result<Flow, StoreError> {
         loop {
             let from = inflow.next();
-            let read = self.session.read(inflow.flight, from).await?;
+            let read = self.session.open().read(inflow.flight, from).await?;
             let came = !read.pieces.is_empty();
             if came && read.first != from {
                 return Ok(Flow::Unreadable);

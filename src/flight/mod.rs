@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{runtime::Handle, time::Instant};
 use tracing::{Instrument, Span};
 
-use self::{inflow::Inflow, settling::Settling};
+use self::{inflow::Inflow, line::Line, settling::Settling};
 use crate::{
     config::StoreDown,
     core::Core,
@@ -15,7 +15,7 @@ use crate::{
     flights::{Flight, Verdict},
     id::{FlightId, FlightRef, WaiterId},
     lease::{OwnerGuard, Probe},
-    store::{Join, Joined, Session, StoreError, StoreErrorKind},
+    store::{Join, Joined, StoreError, StoreErrorKind},
 };
 
 mod attend;
@@ -23,6 +23,7 @@ mod conclude;
 mod deliver;
 mod follow;
 mod inflow;
+mod line;
 mod own;
 mod pauses;
 mod pending;
@@ -45,7 +46,7 @@ pub(crate) fn launch(core: &Arc<Core>, flight: &Arc<Flight>) {
 struct Driver {
     core: Arc<Core>,
     flight: Settling,
-    session: Box<dyn Session>,
+    session: Line,
     waiter: WaiterId,
     /// Whether the store has a mark of its wait that no follower keeps: from a look.
     marked: bool,
@@ -84,7 +85,7 @@ const FAILED_RUNS: u32 = 2;
 
 impl Driver {
     fn new(core: Arc<Core>, flight: Arc<Flight>) -> Self {
-        let session = core.store.session(flight.key());
+        let session = Line::new(&core.store, flight.name());
         Self {
             reuse: core.config.reuse,
             core,
@@ -102,8 +103,38 @@ impl Driver {
         }
     }
 
+    /// Small, since every flight pays for it: what few flights come to is boxed.
     async fn run(mut self) {
-        self.flight.predecessor_settled(self.core.config.lease).await;
+        if self.flight.has_predecessor() {
+            Box::pin(self.flight.predecessor_settled(self.core.config.lease)).await;
+        }
+        while let Some(token) = self.grant() {
+            let guard = OwnerGuard::without_lease(&self.core.keeper);
+            if matches!(self.own(guard, Some(token)).await, Next::Over) {
+                return;
+            }
+        }
+        Box::pin(self.run_by_store()).await;
+    }
+
+    /// Leave to run at once, where there is no other process and nothing that the store
+    /// could say.
+    fn grant(&self) -> Option<u64> {
+        let store = self.core.embedded.as_ref()?;
+        if self.flight.is_settled() || self.flight.halt().is_set() {
+            return None;
+        }
+        // Said before the look, so that a drain sees the one or the other.
+        self.flight.set_asking(true);
+        let open = self.core.drain.standing() == Standing::Open;
+        let token = open.then(|| store.grant(self.flight.name())).flatten();
+        if token.is_none() {
+            self.flight.set_asking(false);
+        }
+        token
+    }
+
+    async fn run_by_store(mut self) {
         if !self.see_to_keeper() {
             self.run_without_store().await;
             return;
@@ -163,7 +194,7 @@ impl Driver {
         }
         let join = self.join(look_only);
         let asked = Instant::now();
-        let joined = match self.session.join(join.clone()).await {
+        let joined = match self.session.open().join(join.clone()).await {
             Ok(joined) => joined,
             Err(error) => {
                 // It may have been granted all the same.
@@ -194,7 +225,7 @@ impl Driver {
             if self.followed {
                 self.core.counts.takeovers();
             }
-            return Ok(self.own(guard).await);
+            return Ok(self.own(guard, Some(token)).await);
         }
         self.flight.set_asking(false);
         if let Joined::Follow { flight, left, rank, pieces } = joined {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Driver, Next, publish::Publication};
 use crate::{
     error::FailureKind,
-    flights::{Brief, Deposit, FlightPhase, RunEnd, Stage},
+    flights::{Brief, Deposit, FlightPhase, Origin, RunEnd, Stage, Verdict},
     lease::{LeaseEnd, OwnerGuard},
 };
 
@@ -38,15 +38,15 @@ pub(super) enum Outcome {
 }
 
 impl Driver {
-    /// Runs one deposited request as the owner.
-    pub(super) async fn own(&mut self, guard: OwnerGuard<RunEnd>) -> Next {
+    /// Runs one deposited request as the owner, under this token if there is one.
+    pub(super) async fn own(&mut self, guard: OwnerGuard<RunEnd>, token: Option<u64>) -> Next {
         // What was handed out before this run came has lost its writer.
         self.flight.hold_back(true);
         self.flight.select(None);
         self.inflow = None;
-        let token = guard.lease().map(|lease| lease.flight().token);
         let stage = Stage::new(Arc::clone(guard.permit()));
         let brief = Brief {
+            name: Arc::clone(self.flight.name()),
             token,
             max_share_bytes: self.core.config.max_share_bytes,
             delivery: self.core.config.delivery,
@@ -66,10 +66,19 @@ impl Driver {
         self.flight.at(phase, token.unwrap_or_default());
         let mut run = Run { guard, stage, deposit, publication: None, live: false };
         run.guard.begin(future);
-        let outcome = self.attend(&mut run).await;
+        let outcome = match run.guard.lease() {
+            Some(_) => Box::pin(self.attend(&mut run)).await,
+            None => self.attend_without_lease(&mut run).await,
+        };
+        let has_lease = run.guard.lease().is_some();
         self.yields = run.guard.lease().is_some_and(|lease| lease.waiters() > 0);
         match outcome {
-            Outcome::Ran(end) => self.conclude(run, end).await,
+            // Nobody else is to be told.
+            Outcome::Ran(RunEnd::Shared(run)) if !has_lease => {
+                self.flight.decide(Verdict::Replay { run, origin: Origin::Here });
+                Next::Over
+            }
+            Outcome::Ran(end) => Box::pin(self.conclude(run, end)).await,
             Outcome::Unwanted { told } => {
                 run.guard.stop();
                 if told {
@@ -130,7 +139,7 @@ impl Driver {
     pub(super) async fn run_without_store(&mut self) -> Next {
         loop {
             let guard = OwnerGuard::without_lease(&self.core.keeper);
-            match self.own(guard).await {
+            match self.own(guard, None).await {
                 Next::Elect => {}
                 Next::Over => return Next::Over,
             }

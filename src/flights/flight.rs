@@ -18,6 +18,7 @@ use super::{
 use crate::{
     error::{Failure, FailureKind},
     id::KeyDigest,
+    key::Name,
     lease::Probe,
     selection::Selection,
     sync::{
@@ -28,7 +29,7 @@ use crate::{
 
 /// One key's flight in this process.
 pub(crate) struct Flight {
-    key: KeyDigest,
+    name: Arc<Name>,
     table: Arc<Flights>,
     seats: Mutex<Seats>,
     /// The answer that is handed out while it comes.
@@ -71,9 +72,13 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Flight {
-    pub(super) fn new(key: KeyDigest, table: Arc<Flights>, before: Option<Arc<Self>>) -> Arc<Self> {
+    pub(super) fn new(
+        name: Arc<Name>,
+        table: Arc<Flights>,
+        before: Option<Arc<Self>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
-            key,
+            name,
             table,
             seats: Mutex::default(),
             live: Mutex::default(),
@@ -115,8 +120,12 @@ impl Flight {
         Entered::In(Share::new(self, place, true))
     }
 
+    pub(crate) fn name(&self) -> &Arc<Name> {
+        &self.name
+    }
+
     pub(crate) fn key(&self) -> KeyDigest {
-        self.key
+        *self.name.digest()
     }
 
     /// Whether its run is one of this process.
@@ -124,11 +133,16 @@ impl Flight {
         matches!(self.position.get().0, FlightPhase::Owning | FlightPhase::Local)
     }
 
+    /// Whether this process has the key for it.
+    pub(crate) fn owns(&self) -> bool {
+        self.position.get().0 == FlightPhase::Owning && !self.is_settled()
+    }
+
     /// What can be told of it.
     pub(crate) fn info(&self) -> FlightInfo {
         let (phase, token) = self.position.get();
         let callers = lock(&self.seats).places.len();
-        FlightInfo { key: self.key, phase, token, age: self.since.elapsed(), callers }
+        FlightInfo { key: self.key(), phase, token, age: self.since.elapsed(), callers }
     }
 
     /// Says where the driver is, under which token if it knows one.
@@ -208,7 +222,7 @@ impl Flight {
 
     /// Closes the flight if nobody is left, and takes it off the table.
     pub(crate) fn close_if_vacant(&self) -> bool {
-        let mut shard = self.table.shard(&self.key);
+        let mut shard = self.table.shard(&self.name);
         let mut seats = lock(&self.seats);
         if !seats.places.is_empty() {
             return false;
@@ -265,7 +279,7 @@ impl Flight {
     /// The store knows the outcome too: the key is free for the next flight.
     pub(crate) fn settle(&self) {
         {
-            let mut shard = self.table.shard(&self.key);
+            let mut shard = self.table.shard(&self.name);
             lock(&self.seats).closed = true;
             Flights::remove(&mut shard, self);
         }
@@ -277,6 +291,11 @@ impl Flight {
     /// Whether the key is another flight's by now.
     pub(crate) fn is_settled(&self) -> bool {
         self.settled.load(Ordering::Acquire)
+    }
+
+    /// Whether there is a flight of the key before this one, that has not settled.
+    pub(crate) fn has_predecessor(&self) -> bool {
+        lock(&self.before).is_some()
     }
 
     /// Waits until the key's flight before this one has settled; not longer than
@@ -319,6 +338,6 @@ impl Flight {
 
 impl fmt::Debug for Flight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flight").field("key", &self.key).finish_non_exhaustive()
+        f.debug_struct("Flight").field("key", &self.name).finish_non_exhaustive()
     }
 }

@@ -1,3 +1,5 @@
+use std::{future::poll_fn, pin::pin, task::Poll};
+
 use crate::sync::{
     Notify,
     atomic::{AtomicBool, Ordering},
@@ -24,6 +26,12 @@ impl Halt {
 
     pub(crate) fn is_set(&self) -> bool {
         self.said.load(Ordering::Acquire)
+    }
+
+    /// Drives a future for as long as it is not said.
+    pub(crate) async fn unless_set<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        poll_fn(|cx| if self.is_set() { Poll::Pending } else { future.as_mut().poll(cx) }).await
     }
 
     /// Waits for it. Cancel-safe.

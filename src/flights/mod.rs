@@ -4,14 +4,14 @@
 //! knows how to run itself, and takes a [`Share`].
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::HashMap,
     hash::{BuildHasherDefault, Hasher},
     sync::Arc,
 };
 
 use self::{limits::Followers, share::Entered};
 use crate::{
-    id::KeyDigest,
+    key::Name,
     sync::{Mutex, MutexGuard, Notified, Notify, PoisonError},
 };
 
@@ -46,7 +46,7 @@ pub(crate) struct Flights {
     followers: Followers,
 }
 
-type Shard = HashMap<KeyDigest, Arc<Flight>, BuildHasherDefault<DigestHasher>>;
+type Shard = HashMap<Arc<Name>, Arc<Flight>, BuildHasherDefault<Hashed>>;
 
 impl Flights {
     pub(crate) fn new(limits: Limits) -> Self {
@@ -57,8 +57,9 @@ impl Flights {
         }
     }
 
-    fn shard(&self, key: &KeyDigest) -> MutexGuard<'_, Shard> {
-        let shard = &self.shards[usize::from(key.as_bytes()[31]) % SHARDS];
+    fn shard(&self, name: &Name) -> MutexGuard<'_, Shard> {
+        // A map goes by other bits of the hash.
+        let shard = &self.shards[(name.hash() >> 32) as usize % SHARDS];
         // Nothing panics while the lock is held, so what is behind it is whole.
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -71,43 +72,36 @@ impl Flights {
     /// The flight has as many followers as it may; what was deposited is dropped.
     pub(crate) fn enter(
         self: &Arc<Self>,
-        key: KeyDigest,
+        name: Name,
         deposit: Arc<dyn Deposit>,
     ) -> Result<(Share, Option<Arc<Flight>>), Full> {
-        let mut shard = self.shard(&key);
-        match shard.entry(key) {
-            Entry::Occupied(mut entry) => {
-                let deposit = match entry.get().enter(deposit) {
-                    Entered::In(share) => return Ok((share, None)),
-                    Entered::Full(full) => return Err(full),
-                    Entered::Closed(deposit) => deposit,
-                };
+        let mut shard = self.shard(&name);
+        let (deposit, before) = match shard.get(&name) {
+            None => (deposit, None),
+            Some(flight) => match flight.enter(deposit) {
+                Entered::In(share) => return Ok((share, None)),
+                Entered::Full(full) => return Err(full),
                 // It has its outcome and is still telling the store. The new one
                 // waits for that, so that it cannot follow its own past.
-                let before = Arc::clone(entry.get());
-                let flight = Flight::new(key, Arc::clone(self), Some(before));
-                entry.insert(Arc::clone(&flight));
-                Ok((flight.first(deposit), Some(flight)))
-            }
-            Entry::Vacant(entry) => {
-                let flight = Flight::new(key, Arc::clone(self), None);
-                entry.insert(Arc::clone(&flight));
-                Ok((flight.first(deposit), Some(flight)))
-            }
-        }
+                Entered::Closed(deposit) => (deposit, Some(Arc::clone(flight))),
+            },
+        };
+        let name = Arc::new(name);
+        let flight = Flight::new(Arc::clone(&name), Arc::clone(self), before);
+        shard.insert(name, Arc::clone(&flight));
+        Ok((flight.first(deposit), Some(flight)))
     }
 
     /// The key's flight, if one is in the air.
-    pub(crate) fn get(&self, key: &KeyDigest) -> Option<Arc<Flight>> {
-        self.shard(key).get(key).cloned()
+    pub(crate) fn get(&self, name: &Name) -> Option<Arc<Flight>> {
+        self.shard(name).get(name).cloned()
     }
 
     /// Removes this flight, and no other of its key.
+    #[expect(clippy::mutable_key_type, reason = "a name's digest is no part of its hash")]
     fn remove(shard: &mut Shard, flight: &Flight) {
-        if let Entry::Occupied(entry) = shard.entry(flight.key())
-            && std::ptr::eq(Arc::as_ptr(entry.get()), flight)
-        {
-            entry.remove();
+        if shard.get(flight.name()).is_some_and(|known| std::ptr::eq(&**known, flight)) {
+            shard.remove(flight.name());
         }
     }
 
@@ -127,21 +121,18 @@ impl Flights {
     }
 }
 
-/// Digests are random already: their first bytes are the hash.
+/// Names bring their hash along.
 #[derive(Default)]
-pub(crate) struct DigestHasher(u64);
+pub(crate) struct Hashed(u64);
 
-impl Hasher for DigestHasher {
+impl Hasher for Hashed {
     fn finish(&self) -> u64 {
         self.0
     }
 
-    fn write(&mut self, bytes: &[u8]) {
-        if let Some(head) = bytes.first_chunk::<8>() {
-            self.0 = u64::from_ne_bytes(*head);
-        }
-    }
+    fn write(&mut self, _: &[u8]) {}
 
-    // The length that the standard library puts before a slice says nothing.
-    fn write_usize(&mut self, _: usize) {}
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
 }

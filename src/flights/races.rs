@@ -13,6 +13,7 @@ use shuttle::{
 use super::*;
 use crate::{
     frame::{Frame, Head},
+    key::{Digester, Key},
     log::{Log, Reuse, SharedRun},
     store::BoxFuture,
     sync::{
@@ -26,8 +27,6 @@ const ENDLESS: usize = usize::MAX;
 
 /// Instead of a run's number: this caller drove the flight on.
 const ADOPTED: usize = usize::MAX - 1;
-
-const KEY: KeyDigest = KeyDigest::from_bytes([7; 32]);
 
 /// A request that says whether its caller is there.
 struct Request(AtomicBool);
@@ -56,11 +55,19 @@ struct Process {
     answered: AtomicUsize,
 }
 
-struct Table(Arc<Flights>);
+struct Table(Arc<Flights>, Arc<Digester>);
 
 impl Default for Table {
     fn default() -> Self {
-        Self(Arc::new(Flights::new(Limits::default())))
+        let digester = Arc::new(Digester::new("", None));
+        Self(Arc::new(Flights::new(Limits::default())), digester)
+    }
+}
+
+impl Table {
+    /// Another caller of the one key.
+    fn enter(&self, request: Arc<Request>) -> (Share, Option<Arc<Flight>>) {
+        self.0.enter(Name::new(Key::from("key"), &self.1), request).unwrap()
     }
 }
 
@@ -111,8 +118,7 @@ impl Process {
 
     /// Enters as a caller; the driver, where it is to be one.
     fn enter(self: &Arc<Self>, work: usize) -> (Share, Option<thread::JoinHandle<()>>) {
-        let (share, first) =
-            self.table.0.enter(KEY, Arc::new(Request(AtomicBool::new(true)))).unwrap();
+        let (share, first) = self.table.enter(Arc::new(Request(AtomicBool::new(true))));
         let driver = first.map(|flight| {
             let this = Arc::clone(self);
             thread::spawn(move || block_on(this.drive(flight, work)))
@@ -235,17 +241,17 @@ fn an_answer_comes_while_callers_come() {
 #[test]
 fn a_driver_vanishes() {
     in_many_orders(|| {
-        let table = Table::default().0;
-        let (share, flight) = table.enter(KEY, Arc::new(Request(AtomicBool::new(true)))).unwrap();
+        let table = Arc::new(Table::default());
+        let (share, flight) = table.enter(Arc::new(Request(AtomicBool::new(true))));
         let flight = flight.unwrap();
-        let (other, none) = table.enter(KEY, Arc::new(Request(AtomicBool::new(true)))).unwrap();
+        let (other, none) = table.enter(Arc::new(Request(AtomicBool::new(true))));
         assert!(none.is_none());
         let waiters = [share, other].map(|share| thread::spawn(move || block_on(heard(&share))));
         let leaver = {
             let table = Arc::clone(&table);
             thread::spawn(move || {
                 let request = Arc::new(Request(AtomicBool::new(true)));
-                let (share, first) = table.enter(KEY, request).unwrap();
+                let (share, first) = table.enter(request);
                 // A driver that starts no run.
                 first.into_iter().for_each(|flight| flight.orphan());
                 drop(share);
@@ -255,7 +261,7 @@ fn a_driver_vanishes() {
         let heard = waiters.map(|waiter| waiter.join().unwrap());
         assert_eq!(heard.iter().filter(|heard| **heard == ADOPTED).count(), 1);
         all(vec![leaver]);
-        assert!(table.list().is_empty(), "a flight was left");
+        assert!(table.0.list().is_empty(), "a flight was left");
     });
 }
 
@@ -263,10 +269,10 @@ fn a_driver_vanishes() {
 #[test]
 fn an_answer_is_handed_out_while_callers_look() {
     in_many_orders(|| {
-        let table = Table::default().0;
-        let (first, flight) = table.enter(KEY, Arc::new(Request(AtomicBool::new(true)))).unwrap();
+        let table = Arc::new(Table::default());
+        let (first, flight) = table.enter(Arc::new(Request(AtomicBool::new(true))));
         let flight = flight.unwrap();
-        let enter = |_| table.enter(KEY, Arc::new(Request(AtomicBool::new(true)))).unwrap().0;
+        let enter = |_| table.enter(Arc::new(Request(AtomicBool::new(true)))).0;
         let shares = [(); 2].map(enter).into_iter().chain([first]);
         let callers = shares.map(|share| {
             thread::spawn(move || {
@@ -291,6 +297,6 @@ fn an_answer_is_handed_out_while_callers_look() {
         all(callers);
         flight.decide(Verdict::Replay { run: answer(1), origin: Origin::Here });
         flight.settle();
-        assert!(table.list().is_empty());
+        assert!(table.0.list().is_empty());
     });
 }

@@ -8,6 +8,7 @@ use std::{
 
 use crate::{
     config::Delivery,
+    key::Name,
     lease::Permit,
     log::SharedRun,
     selection::Selection,
@@ -34,6 +35,8 @@ pub(crate) trait Deposit: Send + Sync {
 /// What a run needs to know.
 #[derive(Clone, Debug)]
 pub(crate) struct Brief {
+    /// The key of its flight.
+    pub(crate) name: Arc<Name>,
     /// The fencing token; none for a run without a lease.
     pub(crate) token: Option<u64>,
     /// The most bytes that are kept to be shared.

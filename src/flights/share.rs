@@ -28,7 +28,7 @@ impl Drop for Share {
 
 impl fmt::Debug for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Share").field(&self.flight.key()).finish()
+        f.debug_tuple("Share").field(self.flight.name()).finish()
     }
 }
 

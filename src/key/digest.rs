@@ -1,6 +1,6 @@
 //! From a key to what the store may see.
 
-use std::fmt;
+use std::{fmt, hash::RandomState};
 
 use super::Key;
 use crate::id::{FORMAT, KeyDigest};
@@ -17,6 +17,7 @@ pub(crate) struct Digester {
     format: u8,
     namespace: Box<[u8]>,
     secret: Option<[u8; 32]>,
+    local: RandomState,
 }
 
 impl Digester {
@@ -26,6 +27,7 @@ impl Digester {
             format: FORMAT,
             namespace: namespace.as_bytes().into(),
             secret: secret.map(|secret| blake3::derive_key(SECRET, secret)),
+            local: RandomState::new(),
         }
     }
 
@@ -33,6 +35,12 @@ impl Digester {
     #[cfg(test)]
     pub(crate) fn of_format(self, format: u8) -> Self {
         Self { format, ..self }
+    }
+
+    /// Hashes keys for tables of this process: with a seed of its own, so that keys cannot
+    /// be chosen to meet.
+    pub(super) fn local(&self) -> &RandomState {
+        &self.local
     }
 
     fn hasher(&self, layout: &[u8]) -> blake3::Hasher {

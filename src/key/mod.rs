@@ -100,6 +100,7 @@ mod fields;
 mod grpc;
 mod http_key;
 mod json;
+mod name;
 mod noise;
 mod parts;
 mod query;
@@ -113,7 +114,6 @@ mod identity_tests;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::digest::Digester;
 #[cfg(feature = "grpc-descriptors")]
 pub use self::grpc::{DescriptorError, DescriptorErrorKind};
 pub use self::{
@@ -128,3 +128,4 @@ pub use self::{
     parts::{Key, KeyBuilder},
     view::RequestView,
 };
+pub(crate) use self::{digest::Digester, name::Name};

@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc};
 
-use crate::id::KeyDigest;
+use crate::{id::KeyDigest, key::Name};
 
 use self::{
     session::{MemoryHeartbeat, MemorySession},
@@ -52,6 +52,13 @@ impl MemoryStore {
     /// Waiting sessions stay subscribed and are told to look. Tokens go on growing.
     pub fn clear(&self) {
         self.shards.clear();
+    }
+
+    /// A token for a run that needs no record: where nobody else can come to this store,
+    /// and it knows nothing of the key. The store hears of the run only if there is
+    /// something to be kept of it.
+    pub(crate) fn grant(&self, name: &Name) -> Option<u64> {
+        self.shards.grant(name)
     }
 
     /// How many keys have a record whose time is not over.

@@ -145,6 +145,7 @@ impl Shards {
         let joined = if ask.look_only || mark.is_some() {
             shard.existing(key, now, step).unwrap_or(Joined::Missing)
         } else {
+            self.use_records();
             shard.entry(key, now, step)
         };
         drop(shard);

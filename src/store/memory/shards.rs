@@ -6,7 +6,7 @@ use std::{
     hash::{BuildHasher, Hasher},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, TryLockError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -14,7 +14,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{listener::Listener, record::Record};
-use crate::{id::KeyDigest, store::Pushed};
+use crate::{id::KeyDigest, key::Name, store::Pushed};
 
 const SHARDS: usize = 64;
 /// Due records that one use of a shard clears. It adds one at most.
@@ -30,6 +30,8 @@ const KEEP_ROOM: usize = 64;
 pub(super) struct Shards {
     shards: Box<[Padded]>,
     tokens: AtomicU64,
+    /// Some key has had a record.
+    used: AtomicBool,
 }
 
 /// Keeps neighbours off each other's cache lines.
@@ -60,6 +62,7 @@ impl Default for Shards {
         Self {
             shards: (0..SHARDS).map(|_| Padded(Mutex::new(shard()))).collect(),
             tokens: AtomicU64::new(u64::try_from(micros).unwrap_or(0)),
+            used: AtomicBool::new(false),
         }
     }
 }
@@ -85,6 +88,22 @@ impl Shards {
                 Err(other) => last = other,
             }
         }
+    }
+
+    /// A token, where nothing is known of the key.
+    pub(super) fn grant(&self, name: &Name) -> Option<u64> {
+        if self.used.load(Ordering::Acquire) {
+            let key = name.digest();
+            if !self.lock(key).is_blank(key, Instant::now()) {
+                return None;
+            }
+        }
+        Some(self.next_token(0))
+    }
+
+    /// Records are made from now on.
+    pub(super) fn use_records(&self) {
+        self.used.store(true, Ordering::Release);
     }
 
     /// The share of clearing that a grant owes to the shards that are not in use.
@@ -133,6 +152,11 @@ impl Shards {
 }
 
 impl Shard {
+    fn is_blank(&mut self, key: &KeyDigest, now: Instant) -> bool {
+        self.sweep(now, SWEEP);
+        !self.entries.contains_key(key)
+    }
+
     /// Runs a step on the key's entry, where there is one.
     pub(super) fn existing<T>(
         &mut self,
