@@ -6,7 +6,8 @@ use crate::key::Bypass;
 
 /// How a response came about; the layer puts it into the extensions of every
 /// response but those of its own failures, which have a
-/// [`Failure`](crate::Failure) there.
+/// [`Failure`](crate::Failure) there, unless it is told
+/// [not to](crate::SingleFlightLayer::flight_role).
 ///
 /// ```
 /// use http::Response;

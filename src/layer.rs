@@ -220,10 +220,16 @@ impl<K, R> SingleFlightLayer<K, HttpCodec<R>> {
     }
 
     /// Whether responses say in `cache-status` (RFC 9211) how they came about: shared or
-    /// not, and where the layer fails a caller, why. A [`FlightRole`](crate::FlightRole)
-    /// is in their extensions in any case. Default: they do.
+    /// not, and where the layer fails a caller, why. Default: they do.
     pub fn cache_status(self, told: bool) -> Self {
         self.with(|codec| codec.cache_status(told))
+    }
+
+    /// Whether responses have a [`FlightRole`](crate::FlightRole) in their extensions. With
+    /// neither it nor [`cache_status`](Self::cache_status), a request that bypasses costs no
+    /// allocation. Default: they have.
+    pub fn flight_role(self, told: bool) -> Self {
+        self.with(|codec| codec.flight_role(told))
     }
 }
 

@@ -247,10 +247,10 @@ where
         let again = self.parts.codec.repeat(&request);
         if let Some(headers) = self.parts.codec.headers(&request) {
             let outside = headers.iter().filter(|(name, _)| !self.parts.key.covers_header(name));
-            let mut kept = HeaderMap::new();
+            let mut kept = Box::new(HeaderMap::new());
             outside.for_each(|(name, value)| drop(kept.try_append(name, value.clone())));
             // Run again, it is the same request.
-            let _ = self.outside.set(Box::new(kept));
+            let _ = self.outside.set(kept);
         }
         *state = State::Started { spare: again.map(|again| (service.clone(), again)) };
         drop(state);

@@ -37,6 +37,7 @@ pub struct HttpCodec<R = Once> {
     grpc: bool,
     // Said in the negative, so that the default is the default.
     silent: bool,
+    unmarked: bool,
 }
 
 /// How an empty body is made.
@@ -75,8 +76,8 @@ impl<R> HttpCodec<R> {
     /// Makes requests without a body again, with the empty body that `empty` gives.
     #[must_use]
     pub fn repeat_with<F>(self, empty: F) -> HttpCodec<Repeat<F>> {
-        let Self { replay, policy, repeat: _, grpc, silent } = self;
-        HttpCodec { replay, policy, repeat: Repeat(empty), grpc, silent }
+        let Self { replay, policy, repeat: _, grpc, silent, unmarked } = self;
+        HttpCodec { replay, policy, repeat: Repeat(empty), grpc, silent, unmarked }
     }
 
     /// Answers with gRPC statuses where the layer fails a caller: `DEADLINE_EXCEEDED`
@@ -116,11 +117,19 @@ impl<R> HttpCodec<R> {
         Self { silent: !told, ..self }
     }
 
+    /// Whether responses have a [`FlightRole`] in their extensions. Default: they have.
+    #[must_use]
+    pub fn flight_role(self, told: bool) -> Self {
+        Self { unmarked: !told, ..self }
+    }
+
     fn mark<B>(&self, response: &mut Response<B>, role: FlightRole) {
         if !self.silent {
             role.write(response.headers_mut());
         }
-        response.extensions_mut().insert(role);
+        if !self.unmarked {
+            response.extensions_mut().insert(role);
+        }
     }
 }
 

@@ -119,7 +119,9 @@ where
             tracing::warn!(of, "a value is not shared: it cannot be written as it is");
             return Err(value);
         };
-        let head = Head { status: StatusCode::OK, headers: HeaderMap::from_iter([(MARK, mark)]) };
+        let mut headers = HeaderMap::with_capacity(1);
+        headers.insert(MARK, mark);
+        let head = Head { status: StatusCode::OK, headers };
         Ok(Opened { head, promised: None, extra: value, body: ValueBody::new(bytes) })
     }
 
@@ -157,35 +159,38 @@ fn guarded<V>(f: impl FnOnce() -> Option<V>) -> Option<V> {
     catch_unwind(AssertUnwindSafe(f)).ok().flatten()
 }
 
-fn mark(gist: u64) -> Option<HeaderValue> {
-    HeaderValue::try_from(format!("1-{gist:016x}")).ok()
+/// `1-` and the gist in hexadecimal digits.
+fn mark(gist: u64) -> [u8; 18] {
+    let mut mark = *b"1-0000000000000000";
+    for (at, digit) in mark[2..].iter_mut().enumerate() {
+        *digit = b"0123456789abcdef"[(gist >> (60 - 4 * at)) as usize & 15];
+    }
+    mark
 }
 
 fn write<T: Serialize>(value: &T) -> Option<(HeaderValue, Bytes)> {
-    let mark = mark(gist(value)?)?;
+    let mark = HeaderValue::from_bytes(&mark(gist(value)?)).ok()?;
     Some((mark, postcard::to_stdvec(value).ok()?.into()))
 }
 
 fn read<T: Serialize + DeserializeOwned>(found: &HeaderValue, bytes: &[u8]) -> Option<T> {
     let (value, rest) = postcard::take_from_bytes(bytes).ok()?;
-    (rest.is_empty() && mark(gist(&value)?)? == *found).then_some(value)
+    (rest.is_empty() && *found == mark(gist(&value)?)[..]).then_some(value)
 }
 
 /// All of a body that is there already, in whatever pieces it came.
 fn whole(mut body: Replay) -> Option<Bytes> {
-    let mut pieces = Vec::new();
+    let mut all = Bytes::new();
     let mut cx = Context::from_waker(Waker::noop());
     loop {
-        match Pin::new(&mut body).poll_frame(&mut cx) {
-            Poll::Ready(Some(Ok(frame))) => pieces.push(frame.into_data().ok()?),
-            Poll::Ready(None) => break,
+        let piece = match Pin::new(&mut body).poll_frame(&mut cx) {
+            Poll::Ready(Some(Ok(frame))) => frame.into_data().ok()?,
+            Poll::Ready(None) => return Some(all),
             Poll::Ready(Some(Err(_))) | Poll::Pending => return None,
-        }
+        };
+        // A value that this process wrote is one piece.
+        all = if all.is_empty() { piece } else { [all, piece].concat().into() };
     }
-    Some(match pieces.len() {
-        1 => pieces.swap_remove(0),
-        _ => pieces.concat().into(),
-    })
 }
 
 /// A written value, as one piece.

@@ -95,18 +95,20 @@ impl Driver {
                 Step::Done(Some(_)) => Step::Look,
                 step => step,
             };
-            let look = self.join(true);
             let step = match step {
-                Step::Look => match self.session.open().join(look).await {
-                    Ok(joined) => self.step_from_look(joined, flight),
-                    // Whoever has begun waits as long as the owner's lease stands: another
-                    // run would not say the same.
-                    Err(_) if inflow.has_begun() && Instant::now() < due => Step::Stay,
-                    Err(error) => {
-                        watch.leave();
-                        return Err(error);
+                Step::Look => {
+                    let look = self.join(true);
+                    match self.session.open().join(look).await {
+                        Ok(joined) => self.step_from_look(joined, flight),
+                        // Whoever has begun waits as long as the owner's lease stands:
+                        // another run would not say the same.
+                        Err(_) if inflow.has_begun() && Instant::now() < due => Step::Stay,
+                        Err(error) => {
+                            watch.leave();
+                            return Err(error);
+                        }
                     }
-                },
+                }
                 step => step,
             };
             let flow = match step {

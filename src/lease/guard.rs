@@ -79,8 +79,9 @@ impl<T> OwnerGuard<T> {
 
     /// A guard for a run without a lease.
     pub(crate) fn without_lease(keeper: &KeeperHandle) -> Self {
-        let limit = Some(Instant::now() + keeper.terms().hard_timeout);
-        Self { run: None, held: None, permit: Permit::new(), limit }
+        let now = Instant::now();
+        let limit = Some(now + keeper.terms().hard_timeout);
+        Self { run: None, held: None, permit: Permit::new(now), limit }
     }
 
     /// When the run is over its time limit, the hard one or that for being idle; none

@@ -25,7 +25,7 @@ impl Rig {
 
     /// A lease that was asked for and granted at `ms`.
     fn hold(&mut self, ms: u64) -> (Arc<Lease>, Place) {
-        self.hold_with(ms, Permit::new())
+        self.hold_with(ms, Permit::new(Instant::now()))
     }
 
     fn hold_with(&mut self, ms: u64, permit: Arc<Permit>) -> (Arc<Lease>, Place) {
@@ -175,7 +175,7 @@ async fn d1_the_hard_timeout_ends_a_lease_that_is_renewed() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_gives_nothing_for_too_long_is_let_go() {
     let mut rig = Rig::new();
-    let permit = Permit::new();
+    let permit = Permit::new(Instant::now());
     let (lease, place) = rig.hold_with(0, Arc::clone(&permit));
     let mut idle_at = None;
     for ms in (1000..=14_000).step_by(1000) {

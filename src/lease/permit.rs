@@ -20,11 +20,11 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    pub(super) fn new() -> Arc<Self> {
+    pub(super) fn new(now: Instant) -> Arc<Self> {
         Arc::new(Self {
             lease: Mutex::default(),
             changed: Notify::new(),
-            since: Instant::now(),
+            since: now,
             pulse: AtomicU64::new(0),
         })
     }

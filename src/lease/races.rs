@@ -146,7 +146,7 @@ fn a_run_may_hand_on_again() {
     in_many_orders(|| {
         let start = Instant::now();
         let (one, other) = (lease(start), lease(start));
-        let permit = Permit::new();
+        let permit = Permit::new(Instant::now());
         permit.set(Some(Arc::clone(&one)));
         advance(TERM + SECOND);
         let run = with(&permit, |permit| {
@@ -169,7 +169,7 @@ fn a_run_may_hand_on_again() {
 fn a_run_without_a_lease_goes_on() {
     in_many_orders(|| {
         let lease = lease(Instant::now());
-        let permit = Permit::new();
+        let permit = Permit::new(Instant::now());
         permit.set(Some(Arc::clone(&lease)));
         lease.finish(LeaseEnd::Silence);
         let detached = Arc::new(crate::sync::atomic::AtomicBool::new(false));

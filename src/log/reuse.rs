@@ -15,10 +15,10 @@ pub(crate) enum Reuse {
 impl Reuse {
     /// For so long from now on.
     pub(crate) fn lasting(time: Duration) -> Self {
-        match Instant::now().checked_add(time) {
-            _ if time.is_zero() => Self::Never,
-            Some(until) if time < Duration::MAX => Self::Until(until),
-            _ => Self::Unlimited,
+        match time {
+            Duration::ZERO => Self::Never,
+            Duration::MAX => Self::Unlimited,
+            _ => Instant::now().checked_add(time).map_or(Self::Unlimited, Self::Until),
         }
     }
 
