@@ -290,6 +290,11 @@ where
         };
         let flight = share.flight();
         let heard = loop {
+            // Before the look, so that no change is missed.
+            let stirred = this.stirred.as_mut().poll(cx).is_ready();
+            if stirred {
+                this.stirred.set(flight.stirred());
+            }
             if let Some(own) = seat.take_own() {
                 break Heard::Own(own);
             }
@@ -323,8 +328,7 @@ where
             {
                 break alone(seat, true);
             }
-            if this.stirred.as_mut().poll(cx).is_ready() {
-                this.stirred.set(flight.stirred());
+            if stirred {
                 continue;
             }
             if let Some(limit) = this.limit

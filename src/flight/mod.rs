@@ -34,7 +34,7 @@ mod settling;
 /// Starts a flight's driver, which runs until the outcome is delivered and the
 /// store knows it. The run is part of the span of the caller that starts it.
 pub(crate) fn launch(core: &Arc<Core>, flight: &Arc<Flight>) {
-    let driver = Driver::new(Arc::clone(core), Arc::clone(flight));
+    let driver = Box::new(Driver::new(Arc::clone(core), Arc::clone(flight)));
     // Where there is no runtime the driver is dropped here, and the flight is left
     // for another caller.
     if let Ok(runtime) = Handle::try_current() {
@@ -104,7 +104,7 @@ impl Driver {
     }
 
     /// Small, since every flight pays for it: what few flights come to is boxed.
-    async fn run(mut self) {
+    async fn run(mut self: Box<Self>) {
         if self.flight.has_predecessor() {
             Box::pin(self.flight.predecessor_settled(self.core.config.lease)).await;
         }
@@ -134,7 +134,7 @@ impl Driver {
         token
     }
 
-    async fn run_by_store(mut self) {
+    async fn run_by_store(&mut self) {
         if !self.see_to_keeper() {
             self.run_without_store().await;
             return;

@@ -68,7 +68,7 @@ impl Driver {
         run.guard.begin(future);
         let outcome = match run.guard.lease() {
             Some(_) => Box::pin(self.attend(&mut run)).await,
-            None => self.attend_without_lease(&mut run).await,
+            None => Box::pin(self.attend_without_lease(&mut run)).await,
         };
         let has_lease = run.guard.lease().is_some();
         self.yields = run.guard.lease().is_some_and(|lease| lease.waiters() > 0);

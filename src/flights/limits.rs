@@ -16,7 +16,7 @@ pub(crate) enum Full {
     All,
 }
 
-/// Counts the followers of all flights.
+/// Counts the followers of all flights, where they are limited.
 pub(super) struct Followers {
     limits: Limits,
     count: AtomicUsize,
@@ -32,7 +32,7 @@ impl Followers {
         if self.limits.per_key.is_some_and(|most| others >= most) {
             return Err(Full::Key);
         }
-        let most = self.limits.in_all.unwrap_or(usize::MAX);
+        let Some(most) = self.limits.in_all else { return Ok(()) };
         let admitted = self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
             (count < most).then_some(count + 1)
         });
@@ -41,6 +41,8 @@ impl Followers {
 
     /// One has left.
     pub(super) fn dismiss(&self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
+        if self.limits.in_all.is_some() {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }

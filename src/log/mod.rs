@@ -266,9 +266,13 @@ impl Log {
     /// A reader at the start; none where the start is gone.
     pub(crate) fn reader(self: &Arc<Self>) -> Option<Reader> {
         let mut state = self.state();
-        let place = (state.first == 0).then(|| state.readers.insert(0));
+        if state.first > 0 {
+            return None;
+        }
+        // Nothing more is to come for which another reader would have to make room.
+        let place = state.end.is_none().then(|| state.readers.insert(0));
         drop(state);
-        place.map(|place| Reader::new(Arc::clone(self), place))
+        Some(Reader::new(Arc::clone(self), place))
     }
 }
 

@@ -13,8 +13,8 @@ use crate::frame::Frame;
 /// One reader's place in a log.
 pub(crate) struct Reader {
     log: Arc<Log>,
-    /// Its place among the readers.
-    place: usize,
+    /// Its place among the readers of a body that comes.
+    place: Option<usize>,
     next: usize,
     /// There while this reader waits. Boxed, since bodies are `Unpin` where they can
     /// be, and most readers never wait.
@@ -35,7 +35,7 @@ pub(crate) enum Next {
 }
 
 impl Reader {
-    pub(super) fn new(log: Arc<Log>, place: usize) -> Self {
+    pub(super) fn new(log: Arc<Log>, place: Option<usize>) -> Self {
         Self { log, place, next: 0, grown: None }
     }
 
@@ -80,7 +80,7 @@ impl Reader {
             });
         };
         self.next += 1;
-        if let Some(wants) = state.readers.get_mut(self.place) {
+        if let Some(wants) = self.place.and_then(|place| state.readers.get_mut(place)) {
             *wants = self.next;
         }
         drop(state);
@@ -124,8 +124,10 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.log.state().readers.try_remove(self.place);
-        self.log.drained.notify_one();
+        if let Some(place) = self.place {
+            self.log.state().readers.try_remove(place);
+            self.log.drained.notify_one();
+        }
     }
 }
 

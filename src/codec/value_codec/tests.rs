@@ -251,7 +251,7 @@ proptest! {
         let (head, _) = written(report());
         let mut head = head;
         if !own {
-            head.headers.insert(MARK, mark(gist(&String::new()).unwrap()).unwrap());
+            head.headers.insert(MARK, HeaderValue::from_bytes(&mark(gist(&String::new()).unwrap())).unwrap());
         }
         prop_assert_eq!(read::<Report>(&head, bytes.clone()), None);
         let text = read::<String>(&head, bytes);
