@@ -56,7 +56,8 @@ impl From<String> for Key {
 /// A key of one part.
 impl From<&[u8]> for Key {
     fn from(part: &[u8]) -> Self {
-        Self::builder().part(part).build()
+        // Most lengths take one byte.
+        KeyBuilder::with_capacity(part.len() + 1).part(part).build()
     }
 }
 

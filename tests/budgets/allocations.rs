@@ -64,8 +64,8 @@ fn a_lone_caller_of_a_value() {
     let key = key_fn(|n: &u64| Some(n.to_string()));
     let inner = service_fn(|n: u64| std::future::ready(Ok::<_, Infallible>(n)));
     let mut service = SingleFlightLayer::values(key).layer(inner);
-    let used = second(|| assert_eq!(runtime.block_on(service.call(7)).unwrap(), 7));
-    within(used, 99);
+    let used = second(|| assert_eq!(runtime.block_on(async { service.call(7).await }).unwrap(), 7));
+    within(used, 25);
 }
 
 #[test]
@@ -73,8 +73,10 @@ fn a_lone_caller_of_http() {
     let runtime = runtime();
     let mut service = layer().layer(Prompt::new(64));
     let alone = measure(|| drop(request(Method::GET))).count_total;
-    let used = second(|| drop(runtime.block_on(service.call(request(Method::GET))).unwrap()));
-    within(used, alone + 99);
+    let used = second(|| {
+        drop(runtime.block_on(async { service.call(request(Method::GET)).await }).unwrap())
+    });
+    within(used, alone + 28);
 }
 
 /// Who finds a flight in the air: the seat, the place, and what it says of the response.
@@ -92,12 +94,13 @@ fn a_follower() {
         followers.extend(requests.by_ref().map(|request| Box::pin(service.call(request))));
         followers.iter_mut().for_each(|follower| assert!(look(follower.as_mut()).is_pending()));
     });
-    // The future's own box is the test's.
-    assert!(came.count_total <= 9 * 99, "{came:?}");
+    // A key and a seat; the future's own box is the test's. Places grow twice.
+    assert!(came.count_total <= 9 * 3 + 2, "{came:?}");
     inner.gate.notify_one();
     drop(runtime.block_on(first).unwrap());
     let served = measure(|| {
         followers.drain(..).for_each(|follower| drop(runtime.block_on(follower).unwrap()));
     });
-    assert!(served.count_total <= 9 * 99, "{served:?}");
+    // What is said of the response: a map of extensions and one of headers.
+    assert!(served.count_total <= 9 * 5, "{served:?}");
 }

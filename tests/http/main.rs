@@ -14,6 +14,7 @@ mod body_steps;
 mod cancel;
 mod client;
 mod debug;
+mod embedded;
 mod failing_bodies;
 mod failures;
 #[cfg(feature = "redis")]
