@@ -1,21 +1,17 @@
 //! What all clones of one layer share.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{fmt, sync::Arc};
 
 use crate::{
     config::Config,
+    counts::Counts,
     drain::Drain,
-    flights::Flights,
+    flights::{Flights, Limits},
     id::KeyDigest,
     key::Digester,
     lease::{KeeperHandle, Terms},
     store::{Store, StoreError},
+    switch::Switch,
     turns::Turns,
 };
 
@@ -28,6 +24,7 @@ pub(crate) struct Core {
     pub(crate) keeper: Arc<KeeperHandle>,
     pub(crate) counts: Counts,
     pub(crate) drain: Drain,
+    pub(crate) switch: Switch,
     /// Where those who are let go together enter inner in turn.
     pub(crate) turns: Option<Arc<Turns>>,
 }
@@ -36,9 +33,13 @@ impl Core {
     pub(crate) fn new(config: Config, digester: Digester, store: Arc<dyn Store>) -> Self {
         Self {
             keeper: Arc::new(KeeperHandle::new(Terms::new(&config), Arc::clone(&store))),
-            flights: Arc::new(Flights::new()),
+            flights: Arc::new(Flights::new(Limits {
+                per_key: config.followers_per_key,
+                in_all: config.followers,
+            })),
             counts: Counts::default(),
             drain: Drain::default(),
+            switch: Switch::default(),
             turns: config.release_rate.map(|rate| Arc::new(Turns::new(rate))),
             config,
             digester,
@@ -59,6 +60,19 @@ impl Core {
                 // Its driver is yet to hear of it, and then moves on.
                 flight.hold_back(true);
             }
+        }
+        told
+    }
+}
+
+impl Core {
+    /// Stops what runs for the key, in the whole fleet.
+    pub(crate) async fn stop(&self, key: KeyDigest) -> Result<(), StoreError> {
+        // Taken first: who comes after the store has heard of it has begun anew.
+        let flight = self.flights.get(&key);
+        let told = self.store.session(key).stop().await;
+        if let Some(flight) = flight {
+            flight.stop();
         }
         told
     }
@@ -88,63 +102,4 @@ impl<K, C> Parts<K, C> {
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }
-}
-
-macro_rules! counts {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counters that only grow.
-        #[derive(Debug, Default)]
-        pub(crate) struct Counts {
-            $($name: AtomicU64,)*
-        }
-
-        impl Counts {
-            $(
-                pub(crate) fn $name(&self) {
-                    self.$name.fetch_add(1, Ordering::Relaxed);
-                }
-            )*
-
-            pub(crate) fn snapshot(&self) -> Stats {
-                Stats { $($name: self.$name.load(Ordering::Relaxed),)* }
-            }
-        }
-
-        /// What a layer has done since it was made, over all its clones.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        #[non_exhaustive]
-        pub struct Stats {
-            $($(#[$doc])* pub $name: u64,)*
-        }
-    };
-}
-
-counts! {
-    /// Callers whose own request was run for a flight.
-    owner,
-    /// Callers answered by a run of this process that was not their own.
-    follower_local,
-    /// Callers answered by a run of another process.
-    follower_remote,
-    /// Callers answered by a flight that had ended before they came.
-    reused,
-    /// Callers whose request was run alone: bypasses, and followers of an answer
-    /// that may not be shared.
-    bypass,
-    /// Callers that got a failure of the layer's own.
-    failed,
-    /// Leases taken after another process had lost or let go its own.
-    takeovers,
-    /// Leases that ended before their run did.
-    leases_lost,
-    /// Runs that ended in an error, a panic, a broken body or a time limit.
-    failed_runs,
-    /// Leases given up since the process was leaving.
-    hand_overs,
-    /// Outcomes that the store refused, since the lease was another's.
-    fenced,
-    /// Keys found in quarantine.
-    quarantined,
-    /// Shared answers that could not be read, and counted as a miss.
-    bad_records,
 }

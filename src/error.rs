@@ -34,6 +34,11 @@ pub enum FailureKind {
     /// The shared answer has a form that this caller cannot read: another release's,
     /// or another type's.
     Unreadable,
+    /// The run was stopped, for all its callers.
+    Stopped,
+    /// Its flight, or this process, has as many followers as it may, and the layer is
+    /// set to refuse then.
+    Crowded,
 }
 
 impl Failure {
@@ -81,6 +86,8 @@ impl FailureKind {
             Self::Draining => "draining",
             Self::StoreDown => "store_down",
             Self::Unreadable => "unreadable",
+            Self::Stopped => "stopped",
+            Self::Crowded => "crowded",
         }
     }
 }
@@ -96,6 +103,8 @@ impl fmt::Display for FailureKind {
             Self::Draining => "this process is leaving",
             Self::StoreDown => "the store is away",
             Self::Unreadable => "the shared answer cannot be read",
+            Self::Stopped => "the shared run was stopped",
+            Self::Crowded => "too many callers wait",
         })
     }
 }

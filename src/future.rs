@@ -20,12 +20,14 @@ use crate::{
     body::Replay,
     cache_status::FlightRole,
     codec::Codec,
-    core::{Core, Counts, Parts},
+    core::{Core, Parts},
     error::{Failure, FailureKind},
     flights::{Origin, Share, Verdict},
-    key::Bypass,
-    log::{Reader, SharedRun},
-    seat::{Left, Own, OwnOf, Seat},
+    heard::{Heard, alone, hear, unreadable, vanished},
+    key::{Bypass, KeyExtractor},
+    log::SharedRun,
+    probing::Probing,
+    seat::{Left, Own, Seat},
     store::BoxFuture,
     turns::{Turn, Turns},
 };
@@ -55,10 +57,12 @@ pin_project! {
         S: Service<Req>,
         C: Codec<Req, S::Response, S::Error>,
     {
-        Alone { #[pin] inner: Oneshot<S, Req>, why: Bypass },
+        Alone { #[pin] inner: Oneshot<S, Req>, why: Bypass, probing: Option<Probing> },
         /// The request is read for its key, and in no flight.
         Reading { reading: BoxFuture<'static, ResponseFuture<S, Req, K, C>> },
         Waiting { #[pin] waiting: Waiting<S, Req, K, C> },
+        /// The layer fails it without a flight.
+        Failed { failure: Option<Failure> },
         /// Let go together with others, it waits for its turn.
         InLine { turn: Turn, left: Option<(S, Req)>, limit: Option<Pin<Box<Sleep>>> },
         Done,
@@ -80,18 +84,6 @@ pin_project! {
     }
 }
 
-/// What a caller hears of its flight.
-enum Heard<S, Req, C>
-where
-    S: Service<Req>,
-    C: Codec<Req, S::Response, S::Error>,
-{
-    Own(OwnOf<S, Req, C>),
-    Shared { run: SharedRun, reader: Reader, extra: Option<C::Extra>, role: FlightRole },
-    Alone { service: S, request: Req, together: bool },
-    Failed(Failure),
-}
-
 impl<S, Req, K, C> ResponseFuture<S, Req, K, C>
 where
     S: Service<Req>,
@@ -99,7 +91,7 @@ where
 {
     pub(crate) fn alone(parts: Arc<Parts<K, C>>, service: S, request: Req, why: Bypass) -> Self {
         let inner = Oneshot::new(service, request);
-        Self { parts, state: State::Alone { inner, why } }
+        Self { parts, state: State::Alone { inner, why, probing: None } }
     }
 
     /// `read` ends in what comes after the request was read.
@@ -108,6 +100,10 @@ where
         read: impl Future<Output = Self> + Send + 'static,
     ) -> Self {
         Self { parts, state: State::Reading { reading: Box::pin(read) } }
+    }
+
+    pub(crate) fn failed(parts: Arc<Parts<K, C>>, failure: Failure) -> Self {
+        Self { parts, state: State::Failed { failure: Some(failure) } }
     }
 
     pub(crate) fn waiting(
@@ -125,6 +121,7 @@ where
 impl<S, Req, K, C> Future for ResponseFuture<S, Req, K, C>
 where
     S: Service<Req>,
+    K: KeyExtractor<Req>,
     C: Codec<Req, S::Response, S::Error>,
 {
     type Output = Result<C::Response, C::Error>;
@@ -135,11 +132,15 @@ where
         let counts = &this.parts.core().counts;
         loop {
             let (heard, share) = match this.state.as_mut().project() {
-                StateProj::Alone { inner, why } => {
+                StateProj::Alone { inner, why, probing } => {
                     let result = ready!(inner.poll(cx));
-                    let role = FlightRole::Bypass(*why);
+                    let (why, probing) = (*why, probing.take());
+                    if let (Ok(response), Some(probing)) = (&result, probing) {
+                        probing.see(this.parts, response);
+                    }
+                    let role = FlightRole::Bypass(why);
                     this.state.set(State::Done);
-                    counts.bypass();
+                    counts.bypassed(why);
                     return Poll::Ready(match result {
                         Ok(response) => Ok(codec.pass(response, role)),
                         Err(error) => Err(codec.error(error)),
@@ -153,10 +154,14 @@ where
                 StateProj::Waiting { waiting } => {
                     ready!(waiting.poll(cx, this.parts.core(), codec.is_streamed()))
                 }
+                StateProj::Failed { failure } => match failure.take() {
+                    Some(failure) => (Heard::Failed(failure), None),
+                    None => return Poll::Pending,
+                },
                 StateProj::InLine { turn, left, limit } => {
                     if Pin::new(turn).poll(cx).is_ready() {
                         let Some((service, request)) = left.take() else { return Poll::Pending };
-                        this.state.set(State::alone(service, request));
+                        this.state.set(State::alone(service, request, None));
                         continue;
                     }
                     match limit {
@@ -169,8 +174,13 @@ where
                 StateProj::Done => return Poll::Pending,
             };
             let result = match heard {
-                Heard::Alone { service, request, together } => {
-                    let turns = this.parts.core().turns.as_ref().filter(|_| together);
+                Heard::Alone { service, request, together: false, probe } => {
+                    let probing = probe.map(|probe| Probing::new(probe, this.parts, &request));
+                    this.state.set(State::alone(service, request, probing));
+                    continue;
+                }
+                Heard::Alone { service, request, .. } => {
+                    let turns = this.parts.core().turns.as_ref();
                     this.state.as_mut().let_go(service, request, turns);
                     continue;
                 }
@@ -181,7 +191,7 @@ where
                         if stays {
                             this.state.as_mut().stay();
                         }
-                        count(counts, role);
+                        counts.answered(role);
                         Ok(response)
                     } else {
                         counts.bad_records();
@@ -239,13 +249,13 @@ where
         }
     }
 
-    fn alone(service: S, request: Req) -> Self {
-        Self::Alone { inner: Oneshot::new(service, request), why: Bypass::Unshared }
+    fn alone(service: S, request: Req, probing: Option<Probing>) -> Self {
+        Self::Alone { inner: Oneshot::new(service, request), why: Bypass::Unshared, probing }
     }
 
     /// Runs a request alone, when its turn comes where there are turns.
     fn let_go(mut self: Pin<&mut Self>, service: S, request: Req, turns: Option<&Arc<Turns>>) {
-        let Some(turns) = turns else { return self.set(Self::alone(service, request)) };
+        let Some(turns) = turns else { return self.set(Self::alone(service, request, None)) };
         let limit = match self.as_mut().project() {
             StateProj::Waiting { waiting } => waiting.project().limit.take(),
             _ => None,
@@ -294,7 +304,13 @@ where
                     _ => (None, Origin::Here),
                 },
                 Some(Verdict::Replay { run, origin }) => (Some(run.clone()), *origin),
-                Some(Verdict::Alone { together }) => break alone(seat, *together),
+                Some(Verdict::Alone { together }) => match alone(seat, *together) {
+                    Heard::Alone { service, request, together, .. } => {
+                        let probe = flight.take_probe();
+                        break Heard::Alone { service, request, together, probe };
+                    }
+                    heard => break heard,
+                },
                 Some(Verdict::Failed(failure)) => break Heard::Failed(failure.clone()),
             };
             if let Some(run) = run {
@@ -320,61 +336,6 @@ where
             return Poll::Pending;
         };
         Poll::Ready((heard, this.share.take()))
-    }
-}
-
-/// What a caller hears of an answer for all.
-fn hear<S, Req, K, C>(seat: &Seat<S, Req, K, C>, run: SharedRun, origin: Origin) -> Heard<S, Req, C>
-where
-    S: Service<Req>,
-    C: Codec<Req, S::Response, S::Error>,
-{
-    if let Some((reader, extra)) = seat.take_shared(&run.log) {
-        return Heard::Shared { run, reader, extra: Some(extra), role: FlightRole::Owner };
-    }
-    if !seat.fits(run.selection.as_ref()) {
-        return alone(seat, true);
-    }
-    let role = match origin {
-        Origin::Here => FlightRole::FollowerLocal,
-        Origin::Elsewhere => FlightRole::FollowerRemote,
-        Origin::Reused => FlightRole::Reused,
-    };
-    match run.log.reader() {
-        Some(reader) => Heard::Shared { run, reader, extra: None, role },
-        // Its start is gone.
-        None => alone(seat, true),
-    }
-}
-
-/// What a caller hears that is to run its own request.
-fn alone<S, Req, K, C>(seat: &Seat<S, Req, K, C>, together: bool) -> Heard<S, Req, C>
-where
-    S: Service<Req>,
-    C: Codec<Req, S::Response, S::Error>,
-{
-    match seat.reclaim() {
-        Some((service, request)) => Heard::Alone { service, request, together },
-        // It was run, and that run was lost.
-        None => Heard::Failed(vanished()),
-    }
-}
-
-fn vanished() -> Failure {
-    Failure::new(FailureKind::OwnerVanished, None)
-}
-
-fn unreadable() -> Failure {
-    Failure::new(FailureKind::Unreadable, None)
-}
-
-fn count(counts: &Counts, role: FlightRole) {
-    match role {
-        FlightRole::Owner => counts.owner(),
-        FlightRole::FollowerLocal => counts.follower_local(),
-        FlightRole::FollowerRemote => counts.follower_remote(),
-        FlightRole::Reused => counts.reused(),
-        FlightRole::Bypass(_) => counts.bypass(),
     }
 }
 

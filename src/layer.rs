@@ -3,7 +3,6 @@
 use std::{
     fmt,
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 
 use http::HeaderName;
@@ -12,13 +11,11 @@ use tower_layer::Layer;
 use crate::{
     codec::{HttpCodec, Repeat, ValueCodec},
     config::Config,
-    core::{Core, Parts, Stats},
-    drain::drain,
-    flights::FlightInfo,
-    key::{Digester, KeyExtractor},
+    core::{Core, Parts},
+    key::Digester,
     policy::SharePolicy,
     service::SingleFlight,
-    store::{MemoryStore, Store, StoreError, StoreErrorKind, StoreState},
+    store::{MemoryStore, Store},
 };
 
 /// Gives every service it wraps single flight: of all identical requests in the
@@ -231,7 +228,7 @@ impl<K, R> SingleFlightLayer<K, HttpCodec<R>> {
 }
 
 impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
-    fn parts(&self) -> &Arc<Parts<K, C>> {
+    pub(crate) fn parts(&self) -> &Arc<Parts<K, C>> {
         self.parts.get_or_init(|| {
             let Plan { config, namespace, secret, store } = self.plan.clone();
             let namespace = namespace.unwrap_or_else(executable);
@@ -240,103 +237,6 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
             let core = Arc::new(Core::new(config, digester, store));
             Arc::new(Parts::new(self.key.clone(), self.codec.clone(), core))
         })
-    }
-
-    /// What the layer has done so far, over all its clones and services.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        self.parts().core().counts.snapshot()
-    }
-
-    /// The flights that are in the air in this process.
-    #[must_use]
-    pub fn flights(&self) -> Vec<FlightInfo> {
-        let flights = self.parts().core().flights.list();
-        flights.iter().map(|flight| flight.info()).collect()
-    }
-
-    /// Forgets what is in the air, or kept for reuse, for requests like this one:
-    /// who comes after begins a new flight, in every process. Those who wait get the
-    /// old run's answer in the process that runs it, and the new one's elsewhere.
-    ///
-    /// A request that takes no part has nothing to be forgotten; for one whose body is
-    /// in its key there is [`forget_with_body`](Self::forget_with_body). Another process's
-    /// callers may still join a run of their own process for a heartbeat.
-    ///
-    /// # Errors
-    ///
-    /// The store did not hear of it; in this process it is forgotten all the same.
-    pub fn forget<Req>(
-        &self,
-        request: &Req,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send + use<K, C, Req>
-    where
-        K: KeyExtractor<Req>,
-    {
-        let parts = self.parts();
-        let key = parts.key.extract(request).ok().map(|key| parts.core().digester.digest(&key));
-        let core = Arc::clone(parts.core());
-        async move {
-            match key {
-                Some(key) => core.forget(key).await,
-                None => Ok(()),
-            }
-        }
-    }
-
-    /// As [`forget`](Self::forget), for a key that covers the body: reads the request
-    /// as it is read before it joins a flight.
-    ///
-    /// # Errors
-    ///
-    /// As those of [`forget`](Self::forget).
-    pub fn forget_with_body<Req>(
-        &self,
-        request: Req,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send + use<K, C, Req>
-    where
-        K: KeyExtractor<Req>,
-        Req: Send + 'static,
-    {
-        let parts = self.parts();
-        let (core, key) = (Arc::clone(parts.core()), parts.key.clone());
-        async move {
-            let key = match key.reads(&request) {
-                true => key.read(request).await.1,
-                false => key.extract(&request),
-            };
-            match key {
-                Ok(key) => core.forget(core.digester.digest(&key)).await,
-                Err(_) => Ok(()),
-            }
-        }
-    }
-
-    /// Leaves the fleet: takes no more leases, waits up to `grace` for the runs under
-    /// way, then gives up what is left, so that other processes take over at once
-    /// instead of after a lease. Returns when the store has heard of it.
-    ///
-    /// Meanwhile new callers follow flights of other processes, or share a run within
-    /// this process. Callers whose run is given up get a 503 with `retry-after`.
-    ///
-    /// To be awaited beside the server's own graceful shutdown, and to its end: a server
-    /// may be done before the store has heard of its last answer. Dropped in the middle
-    /// of the grace, it leaves the layer without new leases.
-    pub fn drain(&self, grace: Duration) -> impl Future<Output = ()> + Send + use<K, C> {
-        let core = Arc::clone(self.parts().core());
-        async move { drain(&core, grace).await }
-    }
-
-    /// What the store says of itself.
-    #[must_use]
-    pub fn store_state(&self) -> StoreState {
-        self.parts().core().store.state()
-    }
-
-    /// The store's failed operations, by kind.
-    #[must_use]
-    pub fn store_errors(&self) -> Vec<(StoreErrorKind, u64)> {
-        self.parts().core().store.errors()
     }
 }
 

@@ -75,6 +75,7 @@ mod chain;
 pub mod codec;
 mod config;
 mod core;
+mod counts;
 mod drain;
 mod error;
 mod flight;
@@ -85,18 +86,22 @@ mod future;
 #[doc(hidden)]
 pub mod fuzzing;
 mod headers;
+mod heard;
 mod id;
 mod intake;
 pub mod key;
 mod layer;
 mod lease;
 mod log;
+mod operate;
 mod policy;
+mod probing;
 mod record;
 mod seat;
 mod selection;
 mod service;
 pub mod store;
+mod switch;
 mod sync;
 mod turns;
 
@@ -106,8 +111,10 @@ pub use self::{
     body::{BodyError, Replay, ResponseBody, Resumed},
     cache_status::FlightRole,
     codec::{Codec, FlightError, FlightToken, HttpCodec, ValueCodec},
-    config::{Abandon, Config, ConfigBuilder, ConfigError, Delivery, LeaseLoss, StoreDown},
-    core::Stats,
+    config::{
+        Abandon, Config, ConfigBuilder, ConfigError, Crowded, Delivery, LeaseLoss, StoreDown,
+    },
+    counts::Stats,
     error::{Failure, FailureKind},
     flights::{FlightInfo, FlightPhase},
     frame::{Frame, Head},
@@ -121,6 +128,7 @@ pub use self::{
     policy::{DefaultSharePolicy, PER_REQUEST, ResponseView, Share, SharePolicy},
     service::SingleFlight,
     store::{MemoryStore, Store},
+    switch::{NoShare, Switch},
 };
 
 #[cfg(doctest)]

@@ -13,8 +13,11 @@ use tower_service::Service;
 use crate::{
     chain::Chain,
     codec::{Codec, HttpCodec},
+    config::Crowded,
     core::Parts,
+    error::{Failure, FailureKind},
     flight::launch,
+    flights::Full,
     future::ResponseFuture,
     key::{Bypass, Key, KeyExtractor},
     layer::SingleFlightLayer,
@@ -93,6 +96,12 @@ where
         let parts = Arc::clone(&self.parts);
         let inner = self.inner.clone();
         let chain = Chain::current();
+        if parts.codec.is_kept_out(&request) {
+            return ResponseFuture::alone(parts, inner, request, Bypass::KeptOut);
+        }
+        if !parts.core().switch.is_on() {
+            return ResponseFuture::alone(parts, inner, request, Bypass::SwitchedOff);
+        }
         if parts.key.reads(&request) {
             let read = parts.key.read(request);
             let entering = Arc::clone(&parts);
@@ -125,6 +134,10 @@ where
     K: KeyExtractor<Req>,
     C: Codec<Req, S::Response, S::Error>,
 {
+    // It may have been switched off while the request was read.
+    if !parts.core().switch.is_on() {
+        return ResponseFuture::alone(parts, inner, request, Bypass::SwitchedOff);
+    }
     let key = match key {
         Err(why) => return ResponseFuture::alone(parts, inner, request, why),
         Ok(key) => parts.core().digester.digest(&key),
@@ -137,11 +150,44 @@ where
     }
     let seat = Arc::new(Seat::new(Arc::clone(&parts), key, chain, inner, request));
     let core = parts.core();
-    let (share, started) = core.flights.enter(key, Arc::clone(&seat) as _);
+    let (share, started) = match core.flights.enter(key, Arc::clone(&seat) as _) {
+        Ok(entered) => entered,
+        Err(full) => {
+            let reclaimed = seat.reclaim();
+            return crowded(parts, reclaimed, full);
+        }
+    };
     if let Some(flight) = started {
         launch(core, &flight);
     }
     ResponseFuture::waiting(parts, seat, share)
+}
+
+/// Too many wait already: the caller runs alone, or is refused.
+fn crowded<S, Req, K, C>(
+    parts: Arc<Parts<K, C>>,
+    reclaimed: Option<(S, Req)>,
+    full: Full,
+) -> ResponseFuture<S, Req, K, C>
+where
+    S: Service<Req>,
+    C: Codec<Req, S::Response, S::Error>,
+{
+    let counts = &parts.core().counts;
+    let why = match full {
+        Full::Key => {
+            counts.crowded_key();
+            Bypass::CrowdedKey
+        }
+        Full::All => {
+            counts.crowded();
+            Bypass::Crowded
+        }
+    };
+    match reclaimed.filter(|_| parts.core().config.crowded == Crowded::Bypass) {
+        Some((inner, request)) => ResponseFuture::alone(parts, inner, request, why),
+        None => ResponseFuture::failed(parts, Failure::new(FailureKind::Crowded, None)),
+    }
 }
 
 impl<S: fmt::Debug, K, C> fmt::Debug for SingleFlight<S, K, C> {

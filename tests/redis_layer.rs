@@ -17,7 +17,8 @@ use http_body_util::Full;
 use support::redis_server::RedisServer;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_singleflight::{
-    Config, FlightPhase, HttpKey, RedisStore, SingleFlightLayer, store::StoreErrorKind,
+    Config, Failure, FailureKind, FlightPhase, HttpKey, RedisStore, SingleFlightLayer,
+    store::StoreErrorKind,
 };
 
 type Body = Full<bytes::Bytes>;
@@ -209,4 +210,38 @@ async fn j1_memory_runs_full_in_the_middle_of_a_flight() {
         calls.load(SeqCst) == before + 1
     })
     .await;
+}
+
+/// Both processes hear of it, whoever says it; the next flight is another's business.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flight_is_stopped_in_the_whole_fleet() {
+    let server = RedisServer::start();
+    for from in 0..2 {
+        let calls = Arc::default();
+        let nodes = [process(&server, quick()).await, process(&server, quick()).await];
+        let inner = inner(&calls, Duration::from_secs(60));
+        let services = [nodes[0].0.layer(inner.clone()), nodes[1].0.layer(inner)];
+        let path = format!("/stopped/{from}");
+        let first = tokio::spawn(services[0].clone().oneshot(get(&path)));
+        support::eventually("it runs", async || calls.load(SeqCst) == 1).await;
+        let second = tokio::spawn(services[1].clone().oneshot(get(&path)));
+        support::eventually("it is followed", async || {
+            nodes[1].0.flights().iter().any(|flight| flight.phase == FlightPhase::Following)
+        })
+        .await;
+        nodes[from].0.stop(&get(&path)).await.unwrap();
+        for answer in [first.await, second.await] {
+            let answer = answer.unwrap().unwrap();
+            let failure = answer.extensions().get::<Failure>().map(Failure::kind);
+            assert_eq!((answer.status().as_u16(), failure), (503, Some(FailureKind::Stopped)));
+        }
+        support::eventually("all is over", async || {
+            nodes.iter().all(|(layer, _)| layer.flights().is_empty())
+        })
+        .await;
+        assert_eq!(nodes[0].0.stats().stopped, 1);
+        let next = tokio::spawn(services[1].clone().oneshot(get(&path)));
+        support::eventually("the next runs", async || calls.load(SeqCst) == 2).await;
+        next.abort();
+    }
 }

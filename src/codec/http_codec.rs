@@ -17,6 +17,7 @@ use crate::{
     error::{Failure, FailureKind},
     frame::Head,
     policy::{self, Policy, ResponseView, Share, SharePolicy, Vary},
+    switch::NoShare,
 };
 
 /// The codec of HTTP services.
@@ -170,6 +171,10 @@ where
         again.headers_mut().clone_from(request.headers());
         again.extensions_mut().clone_from(request.extensions());
         Some(again)
+    }
+
+    fn is_kept_out(&self, request: &Request<ReqB>) -> bool {
+        request.extensions().get::<NoShare>().is_some()
     }
 
     fn headers<'a>(&self, request: &'a Request<ReqB>) -> Option<&'a HeaderMap> {

@@ -59,6 +59,13 @@ pub trait Codec<Req, Res, E>: Clone + Send + Sync + 'static {
     /// cannot be repeated. Asked before [`begin`](Self::begin).
     fn repeat(&self, request: &Req) -> Option<Req>;
 
+    /// Whether a request says itself that it takes no part in sharing. By default none
+    /// does.
+    fn is_kept_out(&self, request: &Req) -> bool {
+        let _ = request;
+        false
+    }
+
     /// The header fields of a request, by which callers of one key are told apart where
     /// a response [depends on more of them](Judgement::Shared::varies). By default there
     /// are none, and such a response is its own caller's alone.

@@ -42,6 +42,9 @@ impl Driver {
                         Err(instead) => lost = instead,
                     }
                 }
+                if lost == LeaseEnd::Stopped {
+                    return Outcome::Stopped;
+                }
                 if !self.goes_on_alone(lost, run).await {
                     return Outcome::Lost(lost);
                 }
@@ -70,6 +73,7 @@ impl Driver {
                 match self.session.abandon(lease.flight()).await {
                     Ok(Abandoned::Wanted { waiters }) => lease.set_waiters(waiters.max(1)),
                     Ok(Abandoned::Over) => return Outcome::Unwanted { told: true },
+                    Ok(Abandoned::Lost(Loss::Stopped)) => return Outcome::Stopped,
                     Ok(Abandoned::Lost(_)) => return Outcome::Lost(LeaseEnd::Superseded),
                     Err(_) => return Outcome::Unwanted { told: false },
                 }
@@ -79,6 +83,7 @@ impl Driver {
             let Run { guard, stage, publication, live, .. } = &mut *run;
             tokio::select! {
                 biased;
+                () = self.flight.halt().heard() => return Outcome::Stopped,
                 () = self.flight.vacated(), if !vacant => {}
                 () = lease.changed() => {}
                 () = news, if !*live && stage.opened().is_some() => {}
@@ -90,8 +95,10 @@ impl Driver {
                     self.let_others_go(stage);
                 }
                 () = Publication::outgrown(publication.as_mut()) => {
-                    if let Err(lost) = self.stop_sharing(run).await {
-                        return Outcome::Lost(lost);
+                    match self.stop_sharing(run).await {
+                        Ok(()) => {}
+                        Err(LeaseEnd::Stopped) => return Outcome::Stopped,
+                        Err(lost) => return Outcome::Lost(lost),
                     }
                 }
                 end = guard.run() => return self.ended(run, &lease, end).await,
@@ -138,8 +145,10 @@ impl Driver {
         if let Some(lease) = run.guard.lease().cloned() {
             let ending = Ending::new(EndStatus::TooLarge, self.core.config.retention);
             let told = self.tell(&lease, ending, Answer::None).await;
-            if matches!(told, Told::Lost(Loss::Superseded { .. })) {
-                return Err(LeaseEnd::Superseded);
+            match told {
+                Told::Lost(Loss::Superseded { .. }) => return Err(LeaseEnd::Superseded),
+                Told::Lost(Loss::Stopped) => return Err(LeaseEnd::Stopped),
+                _ => {}
             }
             run.guard.release_to_callers(told != Told::Unheard);
         }
@@ -159,6 +168,9 @@ impl Driver {
         // What the run had for its own caller alone is there all the same.
         self.flight.stir();
         let lost = lease.end().unwrap_or(LeaseEnd::Silence);
+        if lost == LeaseEnd::Stopped {
+            return Outcome::Stopped;
+        }
         if self.goes_on_alone(lost, run).await {
             run.publication = None;
             run.guard.detach();
@@ -239,7 +251,10 @@ impl Driver {
     /// cannot be repeated, or they have begun with its answer.
     fn may_go_on_alone(&self, lost: LeaseEnd, run: &Run) -> bool {
         let may = match lost {
-            LeaseEnd::Superseded | LeaseEnd::HardTimeout | LeaseEnd::IdleTimeout => false,
+            LeaseEnd::Superseded
+            | LeaseEnd::Stopped
+            | LeaseEnd::HardTimeout
+            | LeaseEnd::IdleTimeout => false,
             LeaseEnd::Forgotten => true,
             LeaseEnd::Silence | LeaseEnd::Missing => {
                 self.core.config.lease_loss == LeaseLoss::FinishLocally
@@ -260,6 +275,7 @@ impl Driver {
             let Run { guard, stage, .. } = &mut *run;
             tokio::select! {
                 biased;
+                () = self.flight.halt().heard() => return Outcome::Stopped,
                 end = guard.run() => return Outcome::Ran(end),
                 () = unwanted(&self.flight, abandon) => {
                     return Outcome::Unwanted { told: true };

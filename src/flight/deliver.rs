@@ -44,7 +44,11 @@ impl Driver {
                 return self.run_without_store().await;
             }
             Joined::Lapsed | Joined::Missing => return self.leaving().await,
-            Joined::Ended { .. } | Joined::Own { .. } | Joined::Follow { .. } => {
+            Joined::Ended { status: EndStatus::Stopped } => self.fail(FailureKind::Stopped, None),
+            Joined::Ended { .. }
+            | Joined::Own { .. }
+            | Joined::Probe { .. }
+            | Joined::Follow { .. } => {
                 return Next::Elect;
             }
         }
@@ -140,6 +144,7 @@ impl Driver {
 fn failure_of(status: EndStatus) -> FailureKind {
     match status {
         EndStatus::TimedOut => FailureKind::OwnerTimedOut,
+        EndStatus::Stopped => FailureKind::Stopped,
         _ => FailureKind::OwnerFailed,
     }
 }

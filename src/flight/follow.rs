@@ -74,6 +74,10 @@ impl Driver {
                         }
                         continue;
                     }
+                    () = self.flight.halt().heard() => {
+                        watch.leave();
+                        return Ok(Next::Over);
+                    }
                     pushed = self.session.pushed() => Step::from_push(pushed, flight),
                     joined = watch.seen() => {
                         joined.map_or(Step::Elect, |joined| self.step_from_look(joined, flight))
@@ -153,6 +157,7 @@ impl Driver {
                             return Ok(self.deliver(flight, record, Origin::Elsewhere).await);
                         }
                         Step::Ended(end) => self.read_to_end(&mut inflow, end).await,
+                        Step::Take(joined) => return Ok(self.take(joined).await),
                         _ => {
                             self.inflow = Some(inflow);
                             return Ok(Next::Elect);
@@ -273,6 +278,9 @@ impl Step {
                 Self::Look
             }
             Pushed::Released { .. } => Self::Elect,
+            Pushed::Ended { flight, status: status @ EndStatus::Stopped, .. } => {
+                Self::Take(Joined::Failed { flight, status, report: String::new() })
+            }
             Pushed::Ended { status, seal: seal @ Some(_), .. } => {
                 Self::Ended(StreamEnd { status, seal })
             }
@@ -322,6 +330,7 @@ mod tests {
             EndStatus::Private,
             EndStatus::TooLarge,
             EndStatus::Abandoned,
+            EndStatus::Stopped,
         ]);
         let bytes = || proptest::option::of(Just(Bytes::from_static(b"x")));
         (0..4, flight, status, bytes(), bytes(), any::<u64>()).prop_map(

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{runtime::Handle, time::Instant};
 use tracing::{Instrument, Span};
 
-use self::inflow::Inflow;
+use self::{inflow::Inflow, settling::Settling};
 use crate::{
     config::StoreDown,
     core::Core,
@@ -14,7 +14,7 @@ use crate::{
     error::{Failure, FailureKind},
     flights::{Flight, Verdict},
     id::{FlightId, FlightRef, WaiterId},
-    lease::OwnerGuard,
+    lease::{OwnerGuard, Probe},
     store::{Join, Joined, Session, StoreError, StoreErrorKind},
 };
 
@@ -28,6 +28,7 @@ mod pauses;
 mod pending;
 mod publish;
 mod publisher;
+mod settling;
 
 /// Starts a flight's driver, which runs until the outcome is delivered and the
 /// store knows it. The run is part of the span of the caller that starts it.
@@ -108,6 +109,9 @@ impl Driver {
             return;
         }
         loop {
+            if self.flight.halt().is_set() {
+                return;
+            }
             if self.flight.is_settled() {
                 // Forgotten: the key is another flight's, and those who are left here
                 // run alone.
@@ -197,6 +201,12 @@ impl Driver {
             self.know(flight.token);
             return self.follow(join, flight, left, rank, pieces).await;
         }
+        if let Joined::Probe { .. } = joined {
+            // One of them finds out, and all run at once.
+            self.flight.leave_probe(Probe::new(&self.core.keeper, self.flight.key(), join.flight));
+            self.flight.decide(Verdict::Alone { together: false });
+            return Ok(Next::Over);
+        }
         Ok(self.take(joined).await)
     }
 
@@ -247,32 +257,5 @@ impl Driver {
 
     fn fail(&self, kind: FailureKind, report: Option<&str>) {
         self.flight.decide(Verdict::Failed(Failure::new(kind, report)));
-    }
-}
-
-/// Settles the flight when its driver ends; one that is not over by then is left
-/// for a caller to drive on.
-struct Settling(Arc<Flight>);
-
-impl std::ops::Deref for Settling {
-    type Target = Arc<Flight>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl Drop for Settling {
-    fn drop(&mut self) {
-        if self.0.verdict().is_none() {
-            // Who reads a body drives no flight on.
-            if !self.0.is_closed() && !self.0.is_live() {
-                return self.0.orphan();
-            }
-            // Forgotten and then dropped, or over with nobody left to hear of it.
-            let failure = Failure::new(FailureKind::OwnerVanished, None);
-            self.0.decide(Verdict::Failed(failure));
-        }
-        self.0.settle();
     }
 }

@@ -27,6 +27,8 @@ pub(super) enum Outcome {
     Ran(RunEnd),
     /// The run was dropped since the lease is over.
     Lost(LeaseEnd),
+    /// It was stopped for all its callers, here or elsewhere.
+    Stopped,
     /// The process is leaving.
     Drained,
     /// Nobody wants it any more, here or elsewhere; whether the store knows it.
@@ -76,6 +78,12 @@ impl Driver {
                     drop(run);
                 }
                 self.over_if_vacant()
+            }
+            Outcome::Stopped => {
+                self.core.counts.stopped();
+                drop(run);
+                self.fail(FailureKind::Stopped, None);
+                Next::Over
             }
             Outcome::Drained => {
                 self.gave_up = true;

@@ -10,13 +10,15 @@ use slab::Slab;
 use tokio::{sync::futures::OwnedNotified, time::Instant};
 
 use super::{
-    Deposit, FlightInfo, FlightPhase, Flights,
+    Deposit, FlightInfo, FlightPhase, Flights, Halt, Share,
     info::Position,
+    share::Entered,
     verdict::{Live, Verdict},
 };
 use crate::{
     error::{Failure, FailureKind},
     id::KeyDigest,
+    lease::Probe,
     selection::Selection,
     sync::{
         Mutex, MutexGuard, Notify, PoisonError,
@@ -43,6 +45,8 @@ pub(crate) struct Flight {
     orphaned: AtomicBool,
     settled: AtomicBool,
     settling: Notify,
+    pub(super) halt: Halt,
+    pub(super) probe: Mutex<Option<Probe>>,
     /// Kept until it has settled.
     before: Mutex<Option<Arc<Flight>>>,
     /// A lease is being asked for.
@@ -81,6 +85,8 @@ impl Flight {
             orphaned: AtomicBool::new(false),
             settled: AtomicBool::new(false),
             settling: Notify::new(),
+            halt: Halt::default(),
+            probe: Mutex::default(),
             before: Mutex::new(before),
             asking: AtomicBool::new(false),
             since: Instant::now(),
@@ -91,20 +97,22 @@ impl Flight {
     /// The share of the caller that the flight is made for.
     pub(super) fn first(self: &Arc<Self>, deposit: Arc<dyn Deposit>) -> Share {
         let place = lock(&self.seats).places.insert(Some(deposit));
-        Share { flight: Arc::clone(self), place }
+        Share::new(self, place, false)
     }
 
-    /// Takes a share, or gives the deposit back where the flight is closed.
-    pub(super) fn enter(
-        self: &Arc<Self>,
-        deposit: Arc<dyn Deposit>,
-    ) -> Result<Share, Arc<dyn Deposit>> {
+    /// Takes a share, or says why there is none.
+    pub(super) fn enter(self: &Arc<Self>, deposit: Arc<dyn Deposit>) -> Entered {
         let mut seats = lock(&self.seats);
         if seats.closed {
-            return Err(deposit);
+            return Entered::Closed(deposit);
+        }
+        // One of those who are there is no follower.
+        if let Err(full) = self.table.followers.admit(seats.places.len().saturating_sub(1)) {
+            drop(seats);
+            return Entered::Full(full);
         }
         let place = seats.places.insert(Some(deposit));
-        Ok(Share { flight: Arc::clone(self), place })
+        Entered::In(Share::new(self, place, true))
     }
 
     pub(crate) fn key(&self) -> KeyDigest {
@@ -290,7 +298,10 @@ impl Flight {
         self.table.moved.notify_waiters();
     }
 
-    fn leave(&self, place: usize) {
+    pub(super) fn leave(&self, place: usize, followed: bool) {
+        if followed {
+            self.table.followers.dismiss();
+        }
         let (left, vacant) = {
             let mut seats = lock(&self.seats);
             (seats.places.try_remove(place), seats.places.is_empty())
@@ -309,29 +320,5 @@ impl Flight {
 impl fmt::Debug for Flight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Flight").field("key", &self.key).finish_non_exhaustive()
-    }
-}
-
-/// A caller's part in a flight. The flight goes on while one is held.
-pub(crate) struct Share {
-    flight: Arc<Flight>,
-    place: usize,
-}
-
-impl Share {
-    pub(crate) fn flight(&self) -> &Arc<Flight> {
-        &self.flight
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.flight.leave(self.place);
-    }
-}
-
-impl fmt::Debug for Share {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Share").field(&self.flight.key).finish()
     }
 }

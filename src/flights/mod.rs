@@ -9,23 +9,31 @@ use std::{
     sync::Arc,
 };
 
+use self::{limits::Followers, share::Entered};
 use crate::{
     id::KeyDigest,
     sync::{Mutex, MutexGuard, Notified, Notify, PoisonError},
 };
 
+mod ends;
 mod flight;
+mod halt;
 mod info;
+mod limits;
 #[cfg(all(test, shuttle))]
 mod races;
 mod run;
+mod share;
 mod told;
 mod verdict;
 
 pub use self::info::{FlightInfo, FlightPhase};
 pub(crate) use self::{
-    flight::{Flight, Share},
+    flight::Flight,
+    halt::Halt,
+    limits::{Full, Limits},
     run::{Brief, Deposit, RunEnd, Stage},
+    share::Share,
     verdict::{Origin, Verdict},
 };
 
@@ -35,13 +43,18 @@ const SHARDS: usize = 16;
 pub(crate) struct Flights {
     shards: [Mutex<Shard>; SHARDS],
     moved: Notify,
+    followers: Followers,
 }
 
 type Shard = HashMap<KeyDigest, Arc<Flight>, BuildHasherDefault<DigestHasher>>;
 
 impl Flights {
-    pub(crate) fn new() -> Self {
-        Self { shards: std::array::from_fn(|_| Mutex::default()), moved: Notify::new() }
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            moved: Notify::new(),
+            followers: Followers::new(limits),
+        }
     }
 
     fn shard(&self, key: &KeyDigest) -> MutexGuard<'_, Shard> {
@@ -52,29 +65,34 @@ impl Flights {
 
     /// Joins the key's flight, or starts one: then the flight is returned too, and
     /// the caller must see that it is driven.
+    ///
+    /// # Errors
+    ///
+    /// The flight has as many followers as it may; what was deposited is dropped.
     pub(crate) fn enter(
         self: &Arc<Self>,
         key: KeyDigest,
         deposit: Arc<dyn Deposit>,
-    ) -> (Share, Option<Arc<Flight>>) {
+    ) -> Result<(Share, Option<Arc<Flight>>), Full> {
         let mut shard = self.shard(&key);
         match shard.entry(key) {
             Entry::Occupied(mut entry) => {
                 let deposit = match entry.get().enter(deposit) {
-                    Ok(share) => return (share, None),
-                    Err(deposit) => deposit,
+                    Entered::In(share) => return Ok((share, None)),
+                    Entered::Full(full) => return Err(full),
+                    Entered::Closed(deposit) => deposit,
                 };
                 // It has its outcome and is still telling the store. The new one
                 // waits for that, so that it cannot follow its own past.
                 let before = Arc::clone(entry.get());
                 let flight = Flight::new(key, Arc::clone(self), Some(before));
                 entry.insert(Arc::clone(&flight));
-                (flight.first(deposit), Some(flight))
+                Ok((flight.first(deposit), Some(flight)))
             }
             Entry::Vacant(entry) => {
                 let flight = Flight::new(key, Arc::clone(self), None);
                 entry.insert(Arc::clone(&flight));
-                (flight.first(deposit), Some(flight))
+                Ok((flight.first(deposit), Some(flight)))
             }
         }
     }

@@ -60,7 +60,7 @@ struct Table(Arc<Flights>);
 
 impl Default for Table {
     fn default() -> Self {
-        Self(Arc::new(Flights::new()))
+        Self(Arc::new(Flights::new(Limits::default())))
     }
 }
 
@@ -111,7 +111,8 @@ impl Process {
 
     /// Enters as a caller; the driver, where it is to be one.
     fn enter(self: &Arc<Self>, work: usize) -> (Share, Option<thread::JoinHandle<()>>) {
-        let (share, first) = self.table.0.enter(KEY, Arc::new(Request(AtomicBool::new(true))));
+        let (share, first) =
+            self.table.0.enter(KEY, Arc::new(Request(AtomicBool::new(true)))).unwrap();
         let driver = first.map(|flight| {
             let this = Arc::clone(self);
             thread::spawn(move || block_on(this.drive(flight, work)))
@@ -235,16 +236,16 @@ fn an_answer_comes_while_callers_come() {
 fn a_driver_vanishes() {
     in_many_orders(|| {
         let table = Table::default().0;
-        let (share, flight) = table.enter(KEY, Arc::new(Request(AtomicBool::new(true))));
+        let (share, flight) = table.enter(KEY, Arc::new(Request(AtomicBool::new(true)))).unwrap();
         let flight = flight.unwrap();
-        let (other, none) = table.enter(KEY, Arc::new(Request(AtomicBool::new(true))));
+        let (other, none) = table.enter(KEY, Arc::new(Request(AtomicBool::new(true)))).unwrap();
         assert!(none.is_none());
         let waiters = [share, other].map(|share| thread::spawn(move || block_on(heard(&share))));
         let leaver = {
             let table = Arc::clone(&table);
             thread::spawn(move || {
                 let request = Arc::new(Request(AtomicBool::new(true)));
-                let (share, first) = table.enter(KEY, request);
+                let (share, first) = table.enter(KEY, request).unwrap();
                 // A driver that starts no run.
                 first.into_iter().for_each(|flight| flight.orphan());
                 drop(share);
@@ -263,9 +264,9 @@ fn a_driver_vanishes() {
 fn an_answer_is_handed_out_while_callers_look() {
     in_many_orders(|| {
         let table = Table::default().0;
-        let (first, flight) = table.enter(KEY, Arc::new(Request(AtomicBool::new(true))));
+        let (first, flight) = table.enter(KEY, Arc::new(Request(AtomicBool::new(true)))).unwrap();
         let flight = flight.unwrap();
-        let enter = |_| table.enter(KEY, Arc::new(Request(AtomicBool::new(true)))).0;
+        let enter = |_| table.enter(KEY, Arc::new(Request(AtomicBool::new(true)))).unwrap().0;
         let shares = [(); 2].map(enter).into_iter().chain([first]);
         let callers = shares.map(|share| {
             thread::spawn(move || {

@@ -39,9 +39,20 @@ pub enum Bypass {
     Unshared,
     /// It was not made inside a Tokio runtime.
     NoRuntime,
+    /// [`NoShare`](crate::NoShare) is in its extensions.
+    KeptOut,
+    /// Sharing is switched off: [`Switch`](crate::Switch).
+    SwitchedOff,
+    /// The flight of its key has as many followers as one may.
+    CrowdedKey,
+    /// The flights of this process have as many followers as they may in all.
+    Crowded,
 }
 
 impl Bypass {
+    /// How many reasons there are.
+    pub(crate) const KINDS: usize = Self::Crowded as usize + 1;
+
     /// A short name that never changes, fit for a label.
     ///
     /// ```
@@ -65,6 +76,10 @@ impl Bypass {
             Self::Recursion => "recursion",
             Self::Unshared => "unshared",
             Self::NoRuntime => "no_runtime",
+            Self::KeptOut => "kept_out",
+            Self::SwitchedOff => "switched_off",
+            Self::CrowdedKey => "crowded_key",
+            Self::Crowded => "crowded",
         }
     }
 }

@@ -37,6 +37,8 @@ pub(crate) enum LeaseEnd {
     Missing,
     /// It was forgotten.
     Forgotten,
+    /// It was stopped.
+    Stopped,
     /// No renewal was confirmed in time.
     Silence,
     /// The run passed its hard timeout.
@@ -55,10 +57,11 @@ impl LeaseEnd {
 const HELD: u8 = 0;
 /// Beyond all of [`ENDS`].
 const CONCLUDED: u8 = u8::MAX;
-const ENDS: [LeaseEnd; 6] = [
+const ENDS: [LeaseEnd; 7] = [
     LeaseEnd::Superseded,
     LeaseEnd::Missing,
     LeaseEnd::Forgotten,
+    LeaseEnd::Stopped,
     LeaseEnd::Silence,
     LeaseEnd::HardTimeout,
     LeaseEnd::IdleTimeout,

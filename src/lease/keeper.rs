@@ -143,7 +143,18 @@ impl Keeper {
         token: Option<u64>,
         now: Instant,
     ) {
-        let status = EndStatus::Abandoned;
+        self.release_as(key, flight, token, EndStatus::Abandoned, now);
+    }
+
+    /// As [`release`](Self::release), with a word on what came of it.
+    pub(crate) fn release_as(
+        &mut self,
+        key: KeyDigest,
+        flight: FlightId,
+        token: Option<u64>,
+        status: EndStatus,
+        now: Instant,
+    ) {
         let beat = Beat::Release { key, flight, token, status };
         self.post(key, Duty::Errand { beat, until: now + self.terms.lease }, now);
     }
@@ -342,6 +353,7 @@ impl Post {
                 lease.finish(match loss {
                     Loss::Missing => LeaseEnd::Missing,
                     Loss::Forgotten => LeaseEnd::Forgotten,
+                    Loss::Stopped => LeaseEnd::Stopped,
                     Loss::Superseded { .. } => LeaseEnd::Superseded,
                 });
                 false

@@ -10,6 +10,7 @@ mod guard;
 mod handle;
 mod keeper;
 mod permit;
+mod probe;
 #[cfg(all(test, shuttle))]
 mod races;
 
@@ -19,4 +20,5 @@ pub(crate) use self::{
     handle::KeeperHandle,
     keeper::{Keeper, Terms},
     permit::Permit,
+    probe::Probe,
 };

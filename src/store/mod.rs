@@ -123,6 +123,11 @@ pub trait Session: Send {
     /// of reuse. Its owner hears [`Loss::Forgotten`] and keeps its run for its own
     /// callers; those who follow elsewhere are told to look.
     fn forget(&mut self) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Ends the running flight, for its owner, who hears [`Loss::Stopped`], and for all
+    /// who follow it: they get [`Joined::Failed`] with [`EndStatus::Stopped`]. Whoever
+    /// comes after begins anew. What has ended already stays as it is.
+    fn stop(&mut self) -> BoxFuture<'_, Result<(), StoreError>>;
 }
 
 /// The line on which the keeper renews leases and watches followed flights.

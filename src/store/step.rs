@@ -57,7 +57,8 @@ pub enum Joined {
         /// True where it was found by a fresh caller inside the reuse window.
         reused: bool,
     },
-    /// The key's flights failed too often in a row.
+    /// The key's flights failed too often in a row, or the one that this driver knows was
+    /// stopped.
     Failed {
         /// The last of them.
         flight: FlightRef,
@@ -68,6 +69,13 @@ pub enum Joined {
     },
     /// The last answer may not be shared: run at once, alone.
     Private {
+        /// How long the mark stands.
+        left: Duration,
+    },
+    /// As `Private`, and this driver is to find out whether that still holds: one fresh
+    /// caller at a time. It says what it found by [`Beat::Release`] under the flight id
+    /// that it sent.
+    Probe {
         /// How long the mark stands.
         left: Duration,
     },
@@ -110,6 +118,8 @@ pub enum EndStatus {
     Abandoned,
     /// It was forgotten: it may go on for its own process's callers.
     Forgotten,
+    /// It was stopped, for all its callers.
+    Stopped,
 }
 
 /// What [`Session::append`](super::Session::append) says.
@@ -185,7 +195,8 @@ pub struct Seal {
 pub struct Finish {
     /// The flight that ends.
     pub flight: FlightRef,
-    /// How it ends; `Abandoned` and `Forgotten` are no ends that an owner may give.
+    /// How it ends; `Abandoned`, `Forgotten` and `Stopped` are no ends that an owner may
+    /// give.
     pub status: EndStatus,
     /// The record: present, or kept back until somebody is known to want it.
     pub record: Option<Bytes>,
@@ -225,6 +236,8 @@ pub enum Loss {
     Missing,
     /// The flight was forgotten.
     Forgotten,
+    /// The flight was stopped.
+    Stopped,
     /// A newer owner, or an end that was not this owner's, stands in its place.
     Superseded {
         /// The token in the record.
@@ -315,7 +328,9 @@ pub enum Beat {
         flight: FlightId,
         /// Its token, where it is known.
         token: Option<u64>,
-        /// [`EndStatus::Abandoned`], or [`EndStatus::TimedOut`] where that is why.
+        /// [`EndStatus::Abandoned`], or [`EndStatus::TimedOut`] where that is why. For a
+        /// [probe](Joined::Probe) [`EndStatus::Done`] where its answer may be shared: then
+        /// the mark is gone. All else leaves it, for another probe.
         status: EndStatus,
     },
     /// End a wait.

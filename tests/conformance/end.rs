@@ -8,7 +8,7 @@ use tower_singleflight::store::{
 
 use super::{
     Engine, KEEP, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, is_done, is_ended,
-    is_lapsed, is_missing, key,
+    is_failed, is_lapsed, is_missing, key,
 };
 
 pub(crate) async fn finish_twice_is_accepted(engine: &impl Engine) {
@@ -127,6 +127,8 @@ pub(crate) async fn private_mark_frees_all_and_ends(engine: &impl Engine) {
     let private =
         |pushed: &Pushed| matches!(pushed, Pushed::Ended { status: EndStatus::Private, .. });
     follower.hears(private).await;
+    // One fresh caller finds out whether it is still so.
+    assert!(matches!(follower.join(&ask()).await, Joined::Probe { .. }));
     // For those who followed, for fresh ones, for looks, and well past the lease.
     for ask in [ask(), ask_after(flight), Join { look_only: true, ..ask() }] {
         match follower.join(&ask).await {
@@ -141,6 +143,46 @@ pub(crate) async fn private_mark_frees_all_and_ends(engine: &impl Engine) {
     }
     engine.elapse(LAPSE * 2).await;
     owner.own(&ask()).await;
+}
+
+pub(crate) async fn one_probe_at_a_time_clears_a_private_mark(engine: &impl Engine) {
+    let key = key();
+    let mut owner = Node::new(engine, key).await;
+    let flight = owner.own(&ask()).await;
+    let finish = Finish { keep: KEEP, ..ended(flight, EndStatus::Private) };
+    owner.finished(&finish).await;
+    let mut other = Node::new(engine, key).await;
+    // Neither those who followed nor a look are asked to find out.
+    for ask in [ask_after(flight), Join { look_only: true, ..ask() }] {
+        assert!(matches!(other.join(&ask).await, Joined::Private { .. }));
+    }
+    let mut probe = ask();
+    for found in [EndStatus::Abandoned, EndStatus::TimedOut] {
+        // Asked again it is the same probe; another caller is none.
+        for _ in 0..2 {
+            match owner.join(&probe).await {
+                Joined::Probe { left } => assert!(left <= KEEP && left > KEEP / 2, "{left:?}"),
+                joined => panic!("not Probe: {joined:?}"),
+            }
+            assert!(matches!(other.join(&ask()).await, Joined::Private { .. }));
+        }
+        // What it does not find leaves the mark, and the next one may find out.
+        owner.release_as(ask().flight, None, EndStatus::Done).await;
+        assert!(matches!(other.join(&ask()).await, Joined::Private { .. }), "not its word");
+        owner.release_as(probe.flight, None, found).await;
+        probe = ask();
+    }
+    assert!(matches!(owner.join(&probe).await, Joined::Probe { .. }));
+    owner.release_as(probe.flight, None, EndStatus::Done).await;
+    let next = other.own(&ask()).await;
+    assert!(next.token > flight.token);
+    owner.follow(&ask(), next).await;
+    // Said again, late, it changes nothing; nor does it end a flight that runs.
+    for id in [probe.flight, next.id] {
+        owner.release_as(id, None, EndStatus::Done).await;
+    }
+    assert_eq!(other.renewed(next).await, 1);
+    assert_eq!(owner.finish(&finish).await, Finished::Accepted, "as it was before");
 }
 
 pub(crate) async fn reuse_ends_with_its_window(engine: &impl Engine) {
@@ -259,4 +301,72 @@ pub(crate) async fn forgotten_answer_is_not_reused(engine: &impl Engine) {
     node.own(&Join { reuse: KEEP, ..ask() }).await;
     // Where there is nothing, nothing is to be forgotten.
     Node::new(engine, key()).await.forget().await;
+}
+
+pub(crate) async fn stopped_flight_is_over_for_all(engine: &impl Engine) {
+    // Heard of before the next flight, and after it began, or ended.
+    for next in 0..3 {
+        let key = key();
+        let mut owner = Node::new(engine, key).await;
+        let asked = ask();
+        let flight = owner.own(&asked).await;
+        let mut follower = Node::new(engine, key).await;
+        follower.follow(&ask(), flight).await;
+        let mut other = Node::new(engine, key).await;
+        other.stop().await;
+        let stopped = |pushed: &Pushed| {
+            matches!(pushed,
+                Pushed::Ended { flight: of, status: EndStatus::Stopped, record: None, seal: None }
+                    if *of == flight)
+        };
+        follower.hears(stopped).await;
+        // Who comes after begins anew, and is not stopped by what was said before.
+        let mut began = None;
+        if next > 0 {
+            let flight = other.own(&ask()).await;
+            assert!(matches!(other.renew(flight).await, BeatReply::Renewed { waiters: 0 }));
+            began = Some(flight);
+        }
+        if let Some(flight) = began.filter(|_| next > 1) {
+            other.finished(&done(flight, "new")).await;
+        }
+        // Who followed, and missed the push.
+        is_failed(&follower.look(&ask_after(flight)).await, flight, EndStatus::Stopped);
+        is_failed(&follower.join(&ask_after(flight)).await, flight, EndStatus::Stopped);
+        for _ in 0..2 {
+            let renewed = owner.renew(flight).await;
+            assert!(matches!(renewed, BeatReply::Lost(Loss::Stopped)), "{renewed:?}");
+            let finished = owner.finish(&done(flight, "old")).await;
+            assert_eq!(finished, Finished::Lost(Loss::Stopped));
+            assert_eq!(owner.abandon(flight).await, Abandoned::Lost(Loss::Stopped));
+        }
+        if next != 1 {
+            is_ended(&owner.join(&asked).await, EndStatus::Stopped);
+        }
+        // Its release, late, changes nothing.
+        owner.release(flight.id, Some(flight.token)).await;
+        match began {
+            None => {
+                other.own(&ask()).await;
+            }
+            Some(flight) if next == 1 => {
+                follower.follow(&ask(), flight).await;
+                other.finished(&done(flight, "new")).await;
+            }
+            Some(flight) => {
+                is_done(&follower.look(&ask_after(flight)).await, flight, "new");
+            }
+        }
+    }
+}
+
+pub(crate) async fn stop_touches_nothing_that_has_ended(engine: &impl Engine) {
+    let mut node = Node::new(engine, key()).await;
+    // Where there is nothing, nothing is stopped.
+    node.stop().await;
+    let flight = node.own(&ask()).await;
+    node.finished(&Finish { reusable: true, ..done(flight, "answer") }).await;
+    node.stop().await;
+    is_done(&node.look(&ask_after(flight)).await, flight, "answer");
+    is_done(&node.join(&Join { reuse: KEEP, ..ask() }).await, flight, "answer");
 }

@@ -165,6 +165,10 @@ impl Node {
         self.session.forget().await.expect("forgotten");
     }
 
+    pub(crate) async fn stop(&mut self) {
+        self.session.stop().await.expect("stopped");
+    }
+
     pub(crate) async fn leave(&mut self, waiter: WaiterId) {
         match self.beat(Beat::Leave { key: self.key, waiter }).await {
             BeatReply::Gone => {}

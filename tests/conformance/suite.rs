@@ -37,6 +37,7 @@ macro_rules! rules {
                 abandon_is_refused_while_a_waiter_is_live
                 abandon_hands_over_at_once
                 private_mark_frees_all_and_ends
+                one_probe_at_a_time_clears_a_private_mark
                 reuse_ends_with_its_window
                 unmarked_answer_is_not_reused
                 answer_is_kept_for_its_time
@@ -44,6 +45,8 @@ macro_rules! rules {
                 too_large_answer_is_nobodys
                 forgotten_flight_publishes_nothing
                 forgotten_answer_is_not_reused
+                stopped_flight_is_over_for_all
+                stop_touches_nothing_that_has_ended
             }
             follow {
                 rank_counts_those_who_joined_before

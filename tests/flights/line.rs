@@ -239,6 +239,13 @@ impl Session for Cuttable<dyn Session> {
             self.1.forget().await
         })
     }
+
+    fn stop(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async {
+            self.0.pass().await?;
+            self.1.stop().await
+        })
+    }
 }
 
 impl Heartbeat for Cuttable<dyn Heartbeat> {

@@ -1,6 +1,7 @@
 //! Flights on the memory store under a paused clock: who shares, who runs, who
 //! takes over. Several layers on one store are so many simulated processes.
 
+mod crowds;
 mod forget;
 mod handover;
 mod histories;
@@ -15,10 +16,13 @@ mod live_faults;
 mod outage;
 mod outcomes;
 mod pace;
+mod probes;
 mod races;
 mod release;
 mod rig;
 mod sharing;
+mod stops;
 mod streams;
+mod switches;
 mod tap;
 mod unreadable;

@@ -18,7 +18,7 @@ use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use tokio::{task::JoinHandle, time::Instant};
 use tower::{Layer, ServiceExt, util::BoxCloneSyncService};
 use tower_singleflight::{
-    Config, Failure, FailureKind, FlightToken, HttpKey, ResponseBody, SingleFlight,
+    Config, Failure, FailureKind, FlightRole, FlightToken, HttpKey, ResponseBody, SingleFlight,
     SingleFlightLayer, Store,
 };
 
@@ -135,7 +135,10 @@ impl Node {
     }
 
     pub(crate) fn call(&self, path: &str) -> Call {
-        let request = Request::get(format!("http://a.test{path}")).body(Body::default()).unwrap();
+        self.send(Request::get(format!("http://a.test{path}")).body(Body::default()).unwrap())
+    }
+
+    pub(crate) fn send(&self, request: Request<Body>) -> Call {
         let service = self.service.clone();
         let started = Instant::now();
         Call(tokio::spawn(async move {
@@ -180,6 +183,7 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: http::HeaderMap,
     pub(crate) body: Result<Bytes, String>,
+    pub(crate) role: Option<FlightRole>,
     pub(crate) failure: Option<Failure>,
     pub(crate) took: Duration,
 }
@@ -192,6 +196,7 @@ impl Answer {
             status: parts.status.as_u16(),
             headers: parts.headers,
             body: body.map(|body| body.to_bytes()).map_err(|error| error.to_string()),
+            role: parts.extensions.get().copied(),
             failure: parts.extensions.get().cloned(),
             took: started.elapsed(),
         }

@@ -102,6 +102,10 @@ impl Session for Away {
     fn forget(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
         away()
     }
+
+    fn stop(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        away()
+    }
 }
 
 #[tokio::test(start_paused = true)]

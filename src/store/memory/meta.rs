@@ -28,6 +28,8 @@ pub(super) struct Meta {
     pub(super) failures: u32,
     pub(super) losses: u32,
     pub(super) quarantine: Option<Instant>,
+    /// Who finds out whether the private mark is still right.
+    pub(super) probe: Option<FlightId>,
     /// In the order of joining: the place is the rank.
     pub(super) waiters: Vec<Waiter>,
 }
@@ -61,6 +63,10 @@ impl Meta {
         if self.owner.token < ask.known {
             return None;
         }
+        if let Some(flight) = self.stopped_for(ask) {
+            let (status, report) = (EndStatus::Stopped, String::new());
+            return Some(Joined::Failed { flight, status, report });
+        }
         let Some(end) = &self.end else {
             return self.answer_running(kept, ask, mark, now);
         };
@@ -78,7 +84,15 @@ impl Meta {
                 };
                 Some(Joined::Done { flight: self.owner, streamed, record, reused: fresh })
             }
-            EndStatus::Private => Some(Joined::Private { left: self.expires - now }),
+            EndStatus::Private => {
+                let left = self.expires - now;
+                let asks = fresh && !ask.look_only && mark.is_none();
+                if !asks || self.probe.is_some_and(|probe| probe != ask.flight) {
+                    return Some(Joined::Private { left });
+                }
+                self.probe = Some(ask.flight);
+                Some(Joined::Probe { left })
+            }
             // Whoever waited for it runs alone, like the others who did.
             EndStatus::TooLarge if ask.known > 0 => Some(Joined::Private { left: Duration::ZERO }),
             status if mine => Some(Joined::Ended { status }),
@@ -93,6 +107,16 @@ impl Meta {
             }
             _ => None,
         }
+    }
+
+    /// The stopped flight that somebody took part in, or comes after.
+    fn stopped_for(&self, ask: &Join) -> Option<FlightRef> {
+        let last = self.end.as_ref().map(|end| (self.owner, end.status));
+        let mine = self.owner.id == ask.flight || self.prev_of(ask.flight).is_some();
+        last.into_iter().chain(self.prev).find_map(|(flight, status)| {
+            let stopped = status == EndStatus::Stopped && flight.token >= ask.known;
+            (stopped && ask.known > 0 && !mine).then_some(flight)
+        })
     }
 
     pub(super) fn answer_running(
@@ -172,7 +196,8 @@ impl Meta {
 
     /// Whether its owner ended this flight.
     pub(super) fn is_ended(&self, flight: FlightRef) -> bool {
-        self.end_of(flight).is_some_and(|status| status != EndStatus::Forgotten)
+        self.end_of(flight)
+            .is_some_and(|status| !matches!(status, EndStatus::Forgotten | EndStatus::Stopped))
     }
 
     /// Whether a grant to someone who knows this much carries the counts on.
@@ -193,6 +218,7 @@ impl Meta {
     pub(super) fn loss(&self, flight: FlightRef) -> Loss {
         match self.end_of(flight) {
             Some(EndStatus::Forgotten) => Loss::Forgotten,
+            Some(EndStatus::Stopped) => Loss::Stopped,
             _ => Loss::Superseded { by: self.owner.token },
         }
     }

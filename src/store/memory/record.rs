@@ -98,6 +98,7 @@ impl Record {
             failures,
             losses,
             quarantine: None,
+            probe: None,
             waiters,
         });
         Joined::Own { token }
@@ -175,7 +176,14 @@ impl Record {
     ) -> Option<Pushed> {
         self.purge(now);
         let meta = self.meta.as_mut()?;
+        if meta.probe.take_if(|probe| *probe == flight).is_some() {
+            if let Some(end) = meta.end.as_mut().filter(|_| status == EndStatus::Done) {
+                end.status = EndStatus::Abandoned;
+            }
+            return None;
+        }
         let held = meta.end.is_none()
+            && status != EndStatus::Done
             && meta.owner.id == flight
             && token.is_none_or(|token| token == meta.owner.token);
         held.then(|| {
@@ -206,6 +214,24 @@ impl Record {
             end.status = EndStatus::Forgotten;
         }
         Some(pushed)
+    }
+
+    pub(super) fn stop(&mut self, now: Instant) -> Option<Pushed> {
+        self.purge(now);
+        let meta = self.meta.as_mut().filter(|meta| meta.end.is_none())?;
+        if meta.quarantine.is_some() {
+            return None;
+        }
+        // All who took part come to hear of it for as long as the lease would have stood.
+        let expires = meta.expires;
+        meta.let_go(now);
+        meta.expires = meta.expires.max(expires);
+        meta.waiters = Vec::new();
+        let status = EndStatus::Stopped;
+        if let Some(end) = &mut meta.end {
+            end.status = status;
+        }
+        Some(Pushed::Ended { flight: meta.owner, status, record: None, seal: None })
     }
 
     pub(super) fn leave(&mut self, waiter: WaiterId) {

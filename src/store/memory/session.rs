@@ -87,6 +87,11 @@ impl Session for MemorySession {
         self.shards.forget(&self.key);
         Box::pin(future::ready(Ok(())))
     }
+
+    fn stop(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.shards.stop(&self.key);
+        Box::pin(future::ready(Ok(())))
+    }
 }
 
 impl Drop for MemorySession {
@@ -213,6 +218,14 @@ impl Shards {
         let now = Instant::now();
         self.lock(key).existing(key, now, |entry| {
             let pushed = entry.record.forget(now);
+            entry.publish(pushed);
+        });
+    }
+
+    fn stop(&self, key: &KeyDigest) {
+        let now = Instant::now();
+        self.lock(key).existing(key, now, |entry| {
+            let pushed = entry.record.stop(now);
             entry.publish(pushed);
         });
     }

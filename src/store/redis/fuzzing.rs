@@ -35,6 +35,7 @@ fn written(pushed: &Pushed) -> Vec<u8> {
         EndStatus::Private => 'p',
         EndStatus::TooLarge => 'l',
         EndStatus::Abandoned | EndStatus::Forgotten => 'a',
+        EndStatus::Stopped => 's',
     };
     let number = |number: u64| format!("{number:020}").into_bytes();
     let (kind, status, flight, rest) = match pushed {
@@ -78,7 +79,7 @@ fn answers(value: &Value) {
                 flight.token
             }
             Joined::Done { flight, .. } | Joined::Failed { flight, .. } => flight.token,
-            Joined::Private { left } | Joined::Quarantined { left } => {
+            Joined::Private { left } | Joined::Probe { left } | Joined::Quarantined { left } => {
                 assert!(left.as_millis() <= 1 << 40);
                 0
             }

@@ -63,6 +63,7 @@ fn status(letter: u8) -> Option<EndStatus> {
         b'p' => EndStatus::Private,
         b'l' => EndStatus::TooLarge,
         b'a' => EndStatus::Abandoned,
+        b's' => EndStatus::Stopped,
         _ => return None,
     })
 }

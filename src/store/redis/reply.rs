@@ -35,6 +35,7 @@ pub(super) fn joined(value: Value) -> Result<Joined, StoreError> {
             report: reply.word()?,
         },
         "PRIVATE" => Joined::Private { left: reply.left()? },
+        "PROBE" => Joined::Probe { left: reply.left()? },
         "ENDED" => Joined::Ended { status: reply.status()? },
         "QUARANTINED" => Joined::Quarantined { left: reply.left()? },
         "OTHER" => Joined::OtherFormat,
@@ -162,6 +163,7 @@ impl Reply {
         match word {
             "MISSING" => Ok(Loss::Missing),
             "FORGOTTEN" => Ok(Loss::Forgotten),
+            "STOPPED" => Ok(Loss::Stopped),
             "SUPERSEDED" => Ok(Loss::Superseded { by: self.number()? }),
             _ => Err(error::bad_reply()),
         }

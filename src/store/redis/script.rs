@@ -29,6 +29,7 @@ script!(ABANDON, "record.lua", "abandon.lua");
 script!(RELEASE, "record.lua", "release.lua");
 script!(LEAVE, "leave.lua");
 script!(FORGET, "record.lua", "forget.lua");
+script!(STOP, "record.lua", "stop.lua");
 script!(SEQ, "record.lua", "seq.lua");
 script!(CHECK, "check.lua");
 
@@ -101,8 +102,8 @@ impl fmt::Debug for Call {
 mod tests {
     use super::*;
 
-    const ALL: [&Script; 9] =
-        [&JOIN, &RENEW, &APPEND, &FINISH, &ABANDON, &RELEASE, &LEAVE, &FORGET, &SEQ];
+    const ALL: [&Script; 10] =
+        [&JOIN, &RENEW, &APPEND, &FINISH, &ABANDON, &RELEASE, &LEAVE, &FORGET, &STOP, &SEQ];
 
     /// What a call names as its key: the word after the command.
     fn keys_of_calls(text: &str) -> Vec<(&str, &str)> {

@@ -199,4 +199,11 @@ impl Session for RedisSession {
             reply::gone(self.ask(Request::script(&call), Way::Small).await?).map(drop)
         })
     }
+
+    fn stop(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let call = step::stop(&self.shared.names, self.key);
+            reply::gone(self.ask(Request::script(&call), Way::Small).await?).map(drop)
+        })
+    }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     keys::Names,
-    script::{ABANDON, APPEND, Call, FINISH, FORGET, JOIN, LEAVE, RELEASE, RENEW, SEQ},
+    script::{ABANDON, APPEND, Call, FINISH, FORGET, JOIN, LEAVE, RELEASE, RENEW, SEQ, STOP},
 };
 use crate::{
     id::{FlightId, FlightRef, KeyDigest, WaiterId},
@@ -156,6 +156,14 @@ pub(super) fn forget(names: &Names, key: KeyDigest) -> Call {
     FORGET.call().key(names.meta(key)).arg(names.channel(key)).arg(names.publish())
 }
 
+pub(super) fn stop(names: &Names, key: KeyDigest) -> Call {
+    STOP.call()
+        .key(names.meta(key))
+        .key(names.waiters(key))
+        .arg(names.channel(key))
+        .arg(names.publish())
+}
+
 /// In a cluster: says what token was given out, and asks for a number above it.
 pub(super) fn count_on(names: &Names, token: u64) -> Call {
     SEQ.call().key(names.owner_seq()).arg(token.min(TOKEN_MAX))
@@ -175,6 +183,7 @@ fn word(status: EndStatus) -> &'static str {
         EndStatus::TooLarge => "toolarge",
         EndStatus::Abandoned => "abandoned",
         EndStatus::Forgotten => "forgotten",
+        EndStatus::Stopped => "stopped",
     }
 }
 
@@ -188,6 +197,7 @@ pub(super) fn status(word: &[u8]) -> Option<EndStatus> {
         b"toolarge" => EndStatus::TooLarge,
         b"abandoned" => EndStatus::Abandoned,
         b"forgotten" => EndStatus::Forgotten,
+        b"stopped" => EndStatus::Stopped,
         _ => return None,
     })
 }
@@ -232,6 +242,7 @@ mod tests {
             release(names, key, id, None, EndStatus::Abandoned),
             leave(names, key, waiter),
             forget(names, key),
+            stop(names, key),
         ]
     }
 

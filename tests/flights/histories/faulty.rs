@@ -294,6 +294,11 @@ impl Session for FaultySession {
     fn forget(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move { self.ask(Ask::Forget).await.map(drop) })
     }
+
+    // No history has one.
+    fn stop(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.session.stop()
+    }
 }
 
 struct FaultyBeat(Faulty, Box<dyn Heartbeat>);

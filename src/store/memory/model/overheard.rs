@@ -281,6 +281,11 @@ impl Session for Line<dyn Session> {
     fn forget(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
         self.to.forget()
     }
+
+    /// As [`forget`](Self::forget).
+    fn stop(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.to.stop()
+    }
 }
 
 impl Heartbeat for Line<dyn Heartbeat> {

@@ -184,6 +184,8 @@ pub(super) fn found(joined: Joined) -> Found {
         Joined::Lapsed => Found::Lapsed,
         Joined::Missing => Found::Missing,
         Joined::OtherFormat => unreachable!("one release writes here"),
+        // Where a key is marked, whoever comes runs alone in any case.
+        Joined::Probe { .. } => Found::Private,
     }
 }
 

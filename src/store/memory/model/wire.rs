@@ -97,6 +97,7 @@ impl From<Loss> for Lost {
             Loss::Missing => Self::Missing,
             Loss::Forgotten => Self::Forgotten,
             Loss::Superseded { .. } => Self::Superseded,
+            Loss::Stopped => unreachable!("nobody stops flights here"),
         }
     }
 }

@@ -133,6 +133,14 @@ if record and record.ownerToken >= known then
     redis.call('HSET', meta, 'leaseEnd', int(now + lease * 1000), 'heartbeatAt', int(now))
     return { 'OWN', int(record.ownerToken) }
   end
+  -- Whoever took part in a stopped flight, or comes after one that did.
+  if known > 0 and not mine and record.prevFlight ~= flight then
+    if status == 'stopped' then
+      return { 'FAILED', int(record.ownerToken), record.flight, status, '' }
+    elseif record.prevStatus == 'stopped' and record.prevToken >= known then
+      return { 'FAILED', int(record.prevToken), record.prevFlight, 'stopped', '' }
+    end
+  end
   if status == 'running' then
     local missed = known > 0 and record.prevStatus == 'done' and record.prevToken >= known
       and done(record.prevToken, record.prevFlight, record.prevSealed, false)
@@ -157,7 +165,14 @@ if record and record.ownerToken >= known then
       return found
     end
   elseif status == 'private' and now < record.markEnd then
-    return { 'PRIVATE', int(math.ceil((record.markEnd - now) / 1000)) }
+    local left = int(math.ceil((record.markEnd - now) / 1000))
+    -- One at a time finds out whether that is still so; none where memory is full.
+    local asks = known == 0 and not mine and not look
+      and (not record.probe or record.probe == flight)
+    if asks and type(redis.pcall('HSET', meta, 'probe', flight)) == 'number' then
+      return { 'PROBE', left }
+    end
+    return { 'PRIVATE', left }
   elseif status == 'toolarge' and known > 0 and not mine then
     -- Whoever waited for it runs alone, like the others who did.
     return { 'PRIVATE', 0 }

@@ -16,8 +16,10 @@ end
 
 local ENDS = {
   done = true, failed = true, timedout = true, private = true, toolarge = true,
-  abandoned = true, forgotten = true,
+  abandoned = true, forgotten = true, stopped = true,
 }
+-- How a flight ends by somebody else's word; what its owner is told of it.
+local TOLD = { forgotten = 'FORGOTTEN', stopped = 'STOPPED' }
 -- Beyond some 16 digits a Lua number is not exact. No honest one comes near.
 local LIMIT = 9000000000000000
 
@@ -92,9 +94,9 @@ local function ended_by(record, token, flight)
   end
   local status = record.status
   return (record.ownerToken == token and record.flight == flight
-      and status ~= 'running' and status ~= 'lost' and status ~= 'forgotten')
+      and status ~= 'running' and status ~= 'lost' and not TOLD[status])
     or (record.prevToken == token and record.prevFlight == flight
-      and record.prevStatus ~= 'forgotten')
+      and not TOLD[record.prevStatus])
 end
 
 -- Why a flight is not its owner's, where it did not end by its own word.
@@ -102,12 +104,13 @@ local function lost(record, token, flight)
   if not record then
     return { 'MISSING' }
   end
-  if (record.ownerToken == token and record.flight == flight and record.status == 'forgotten')
-    or (record.prevToken == token and record.prevFlight == flight
-      and record.prevStatus == 'forgotten') then
-    return { 'FORGOTTEN' }
+  local told
+  if record.ownerToken == token and record.flight == flight then
+    told = TOLD[record.status]
+  elseif record.prevToken == token and record.prevFlight == flight then
+    told = TOLD[record.prevStatus]
   end
-  return { 'SUPERSEDED', int(record.ownerToken) }
+  return told and { told } or { 'SUPERSEDED', int(record.ownerToken) }
 end
 
 -- Drops the marks that have run out, and those that nobody can have set.
@@ -156,7 +159,7 @@ end
 
 local LETTERS = {
   running = 'r', done = 'd', failed = 'f', timedout = 't', private = 'p', toolarge = 'l',
-  abandoned = 'a', forgotten = 'a',
+  abandoned = 'a', forgotten = 'a', stopped = 's',
 }
 
 -- A push is a hint: where the user may not publish, the step stands all the same.

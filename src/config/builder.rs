@@ -1,154 +1,8 @@
-//! Settings, checked when they are made.
+//! Changing settings, and checking them against each other.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
-/// The settings of a layer, known to work together.
-///
-/// [`Config::default`] is right for most services; [`Config::builder`] changes
-/// single settings and refuses what cannot work.
-///
-/// ```
-/// use std::time::Duration;
-/// use tower_singleflight::Config;
-///
-/// let config = Config::builder()
-///     .lease(Duration::from_secs(6))
-///     .hard_timeout(Duration::from_secs(60))
-///     .build()?;
-/// assert_eq!(config.heartbeat(), Duration::from_secs(2));
-///
-/// let refused = Config::builder()
-///     .lease(Duration::from_secs(3))
-///     .heartbeat(Duration::from_secs(2))
-///     .build()
-///     .unwrap_err();
-/// assert_eq!(
-///     refused.to_string(),
-///     "heartbeat (2s) must be under half of lease (3s)",
-/// );
-/// # Ok::<(), tower_singleflight::ConfigError>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct Config {
-    pub(crate) lease: Duration,
-    pub(crate) heartbeat: Duration,
-    pub(crate) hard_timeout: Duration,
-    pub(crate) idle_timeout: Duration,
-    pub(crate) retention: Duration,
-    pub(crate) reuse: Duration,
-    pub(crate) pass: Option<Duration>,
-    pub(crate) wait_limit: Option<Duration>,
-    pub(crate) release_rate: Option<u32>,
-    pub(crate) max_share_bytes: usize,
-    pub(crate) delivery: Delivery,
-    pub(crate) abandon: Abandon,
-    pub(crate) lease_loss: LeaseLoss,
-    pub(crate) store_down: StoreDown,
-}
-
-/// When callers get what a shared run answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Delivery {
-    /// A body that is known to have at most 64 KiB, or that is there at once, when it
-    /// is whole, so that a takeover stays unseen; any other frame by frame, as it
-    /// comes. The default.
-    #[default]
-    Auto,
-    /// When the body is whole. One that never ends holds its callers up until it is
-    /// larger than what is shared.
-    Buffered,
-    /// Frame by frame, as it comes.
-    Streaming,
-}
-
-/// What becomes of a run that nobody waits for any more, in any process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Abandon {
-    /// It is aborted. The default.
-    #[default]
-    Abort,
-    /// It runs to its end, for those who ask within the reuse window.
-    Finish,
-}
-
-/// What becomes of a run that is cut off from the store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LeaseLoss {
-    /// It is aborted before another process may own the key. The default.
-    #[default]
-    Abort,
-    /// It goes on for the callers of its own process; nothing is published.
-    FinishLocally,
-}
-
-/// What becomes of requests while the store is away.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StoreDown {
-    /// They share within their process. The default.
-    #[default]
-    Open,
-    /// They are answered with 503.
-    Reject,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        let lease = Duration::from_secs(3);
-        Self {
-            lease,
-            heartbeat: lease / 3,
-            hard_timeout: Duration::from_secs(5 * 60),
-            idle_timeout: Duration::from_secs(60),
-            retention: Duration::from_secs(30),
-            reuse: Duration::ZERO,
-            pass: None,
-            wait_limit: None,
-            release_rate: None,
-            max_share_bytes: 8 * 1024 * 1024,
-            delivery: Delivery::default(),
-            abandon: Abandon::default(),
-            lease_loss: LeaseLoss::default(),
-            store_down: StoreDown::default(),
-        }
-    }
-}
-
-impl Config {
-    /// Starts from the defaults.
-    pub fn builder() -> ConfigBuilder {
-        ConfigBuilder { config: Self::default(), heartbeat: None }
-    }
-
-    /// How long an owner that is gone without a word blocks its key.
-    #[must_use]
-    pub fn lease(&self) -> Duration {
-        self.lease
-    }
-
-    /// How often an owner renews its lease, and a follower looks.
-    #[must_use]
-    pub fn heartbeat(&self) -> Duration {
-        self.heartbeat
-    }
-
-    /// How long before the store forgets a lease its owner stops: a sixth of it.
-    #[must_use]
-    pub fn margin(&self) -> Duration {
-        self.lease / 6
-    }
-
-    /// How long the key of an answer that took `took` to its head is marked private.
-    pub(crate) fn private_mark(&self, took: Duration) -> Duration {
-        const MOST: Duration = Duration::from_secs(5 * 60);
-        self.pass
-            .unwrap_or_else(|| (took * 10).clamp(Duration::from_secs(5), MOST))
-            .max(self.lease + Duration::from_secs(1))
-    }
-}
+use super::{Abandon, Config, ConfigError, Crowded, Delivery, LeaseLoss, StoreDown};
 
 /// Changes single settings of a [`Config`].
 #[derive(Clone, Debug)]
@@ -159,6 +13,10 @@ pub struct ConfigBuilder {
 }
 
 impl ConfigBuilder {
+    pub(super) fn new(config: Config) -> Self {
+        Self { config, heartbeat: None }
+    }
+
     /// How long an owner that is gone without a word blocks its key. Default: 3 s.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.config.lease = lease;
@@ -200,7 +58,8 @@ impl ConfigBuilder {
     }
 
     /// How long a key whose answer may not be shared is left alone. Must be at
-    /// least the lease and a second. Default: ten times the time to the head of
+    /// least the lease and a second. One caller at a time runs as a probe meanwhile: the
+    /// first whose answer may be shared ends it. Default: ten times the time to the head of
     /// that answer, within 5 s and 5 min.
     pub fn private_mark(mut self, mark: Duration) -> Self {
         self.config.pass = Some(mark);
@@ -226,6 +85,31 @@ impl ConfigBuilder {
     /// those who bypass.
     pub fn release_rate(mut self, per_second: u32) -> Self {
         self.config.release_rate = Some(per_second);
+        self
+    }
+
+    /// How many followers one flight may have in this process: callers that find it in
+    /// the air here, until they have their answer (of a stream, all of it) or leave.
+    /// Whoever comes then is no part of it: see [`crowded`](Self::crowded). Must be more
+    /// than zero. Default: no bound.
+    pub fn max_followers_per_key(mut self, most: usize) -> Self {
+        self.config.followers_per_key = Some(most);
+        self
+    }
+
+    /// As [`max_followers_per_key`](Self::max_followers_per_key), over all flights of the
+    /// layer in this process. It bounds what callers that wait hold of memory, their
+    /// requests above all, where a flight's first caller counts as none. Must be more than
+    /// zero. Default: no bound.
+    pub fn max_followers(mut self, most: usize) -> Self {
+        self.config.followers = Some(most);
+        self
+    }
+
+    /// What becomes of a caller that comes to a flight which has as many followers as it
+    /// may. Default: [`Crowded::Bypass`].
+    pub fn crowded(mut self, crowded: Crowded) -> Self {
+        self.config.crowded = crowded;
         self
     }
 
@@ -289,11 +173,15 @@ impl ConfigBuilder {
         if config.wait_limit.is_some_and(|limit| limit.is_zero()) {
             return Err(ConfigError::new("wait_limit", Duration::ZERO, "must be more than zero"));
         }
-        if config.release_rate == Some(0) {
-            return Err(ConfigError::new("release_rate", 0, "must be more than zero"));
-        }
-        if config.max_share_bytes == 0 {
-            return Err(ConfigError::new("max_share_bytes", 0, "must be more than zero"));
+        for (setting, is_zero) in [
+            ("release_rate", config.release_rate == Some(0)),
+            ("max_followers_per_key", config.followers_per_key == Some(0)),
+            ("max_followers", config.followers == Some(0)),
+            ("max_share_bytes", config.max_share_bytes == 0),
+        ] {
+            if is_zero {
+                return Err(ConfigError::new(setting, 0, "must be more than zero"));
+            }
         }
         let bounds = [
             (
@@ -353,37 +241,3 @@ impl ConfigBuilder {
         Ok(config)
     }
 }
-
-/// A setting that cannot work.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError {
-    setting: &'static str,
-    value: String,
-    rule: String,
-}
-
-impl ConfigError {
-    fn new(setting: &'static str, value: impl fmt::Debug, rule: impl Into<String>) -> Self {
-        Self { setting, value: format!("{value:?}"), rule: rule.into() }
-    }
-
-    /// The name of the setting.
-    #[must_use]
-    pub fn setting(&self) -> &'static str {
-        self.setting
-    }
-
-    /// The value that was given.
-    #[must_use]
-    pub fn value(&self) -> &str {
-        &self.value
-    }
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({}) {}", self.setting, self.value, self.rule)
-    }
-}
-
-impl std::error::Error for ConfigError {}

@@ -1,0 +1,109 @@
+//! What a layer has done, in numbers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{cache_status::FlightRole, key::Bypass};
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counters that only grow.
+        #[derive(Debug, Default)]
+        pub(crate) struct Counts {
+            $($name: AtomicU64,)*
+            alone: [AtomicU64; Bypass::KINDS],
+        }
+
+        impl Counts {
+            $(
+                pub(crate) fn $name(&self) {
+                    self.$name.fetch_add(1, Ordering::Relaxed);
+                }
+            )*
+
+            pub(crate) fn snapshot(&self) -> Stats {
+                Stats {
+                    $($name: self.$name.load(Ordering::Relaxed),)*
+                    alone: std::array::from_fn(|why| {
+                        self.alone.get(why).map_or(0, |count| count.load(Ordering::Relaxed))
+                    }),
+                }
+            }
+        }
+
+        /// What a layer has done since it was made, over all its clones.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Stats {
+            $($(#[$doc])* pub $name: u64,)*
+            alone: [u64; Bypass::KINDS],
+        }
+    };
+}
+
+counts! {
+    /// Callers whose own request was run for a flight.
+    owner,
+    /// Callers answered by a run of this process that was not their own.
+    follower_local,
+    /// Callers answered by a run of another process.
+    follower_remote,
+    /// Callers answered by a flight that had ended before they came.
+    reused,
+    /// Callers whose request was run alone: bypasses, and followers of an answer
+    /// that may not be shared.
+    bypass,
+    /// Callers that got a failure of the layer's own.
+    failed,
+    /// Leases taken after another process had lost or let go its own.
+    takeovers,
+    /// Leases that ended before their run did.
+    leases_lost,
+    /// Runs that ended in an error, a panic, a broken body or a time limit.
+    failed_runs,
+    /// Leases given up since the process was leaving.
+    hand_overs,
+    /// Runs of this process that were stopped for all their callers.
+    stopped,
+    /// Outcomes that the store refused, since the lease was another's.
+    fenced,
+    /// Keys found in quarantine.
+    quarantined,
+    /// Shared answers that could not be read, and counted as a miss.
+    bad_records,
+    /// Callers that found as many followers as their flight may have; they ran alone, or
+    /// got a failure.
+    crowded_key,
+    /// Callers that found as many followers as this process may have in all; they ran
+    /// alone, or got a failure.
+    crowded,
+}
+
+impl Counts {
+    /// A caller that got an answer in this role.
+    pub(crate) fn answered(&self, role: FlightRole) {
+        match role {
+            FlightRole::Owner => self.owner(),
+            FlightRole::FollowerLocal => self.follower_local(),
+            FlightRole::FollowerRemote => self.follower_remote(),
+            FlightRole::Reused => self.reused(),
+            FlightRole::Bypass(why) => self.bypassed(why),
+        }
+    }
+
+    /// A caller whose request was run alone.
+    pub(crate) fn bypassed(&self, why: Bypass) {
+        self.bypass();
+        if let Some(count) = self.alone.get(why as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Stats {
+    /// Callers whose request was run alone for this reason; [`bypass`](Self::bypass) is
+    /// the sum over all of them.
+    #[must_use]
+    pub fn bypassed(&self, why: Bypass) -> u64 {
+        self.alone.get(why as usize).copied().unwrap_or_default()
+    }
+}

@@ -1,0 +1,38 @@
+//! Finding out whether a key is still private, by a run that a caller has alone.
+
+use http::HeaderName;
+
+use crate::{
+    codec::{Asked, Codec, Judgement},
+    core::Parts,
+    key::KeyExtractor,
+    lease::Probe,
+};
+
+/// A probe, and what is known of the request that it goes with.
+pub(crate) struct Probing {
+    probe: Probe,
+    identified: bool,
+}
+
+impl Probing {
+    pub(crate) fn new<Req, K, C>(probe: Probe, parts: &Parts<K, C>, request: &Req) -> Self
+    where
+        K: KeyExtractor<Req>,
+    {
+        Self { probe, identified: parts.key.is_identified(request) }
+    }
+
+    /// Takes the mark away where this response could be shared.
+    pub(crate) fn see<Req, Res, E, K, C>(self, parts: &Parts<K, C>, response: &Res)
+    where
+        K: KeyExtractor<Req>,
+        C: Codec<Req, Res, E>,
+    {
+        let covers = |name: &HeaderName| parts.key.covers_header(name);
+        let asked = Asked::new(&covers, self.identified, false);
+        if let Judgement::Shared { .. } = parts.codec.judge(response, &asked) {
+            self.probe.clear();
+        }
+    }
+}
