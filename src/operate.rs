@@ -6,7 +6,7 @@ use crate::{
     counts::Stats,
     drain::drain,
     flights::FlightInfo,
-    key::KeyExtractor,
+    key::{Key, KeyExtractor},
     layer::SingleFlightLayer,
     store::{StoreError, StoreErrorKind, StoreState},
     switch::Switch,
@@ -50,9 +50,8 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
     where
         K: KeyExtractor<Req>,
     {
-        let parts = self.parts();
-        let key = parts.key.extract(request).ok();
-        let core = Arc::clone(parts.core());
+        let core = Arc::clone(self.parts().core());
+        let key = self.key(request);
         async move {
             match key {
                 Some(key) => core.forget(key).await,
@@ -75,16 +74,12 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
         K: KeyExtractor<Req>,
         Req: Send + 'static,
     {
-        let parts = self.parts();
-        let (core, key) = (Arc::clone(parts.core()), parts.key.clone());
+        let core = Arc::clone(self.parts().core());
+        let key = self.key_with_body(request);
         async move {
-            let key = match key.reads(&request) {
-                true => key.read(request).await.1,
-                false => key.extract(&request),
-            };
-            match key {
-                Ok(key) => core.forget(key).await,
-                Err(_) => Ok(()),
+            match key.await {
+                Some(key) => core.forget(key).await,
+                None => Ok(()),
             }
         }
     }
@@ -110,9 +105,8 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
     where
         K: KeyExtractor<Req>,
     {
-        let parts = self.parts();
-        let key = parts.key.extract(request).ok();
-        let core = Arc::clone(parts.core());
+        let core = Arc::clone(self.parts().core());
+        let key = self.key(request);
         async move {
             match key {
                 Some(key) => core.stop(key).await,
@@ -135,16 +129,12 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
         K: KeyExtractor<Req>,
         Req: Send + 'static,
     {
-        let parts = self.parts();
-        let (core, key) = (Arc::clone(parts.core()), parts.key.clone());
+        let core = Arc::clone(self.parts().core());
+        let key = self.key_with_body(request);
         async move {
-            let key = match key.reads(&request) {
-                true => key.read(request).await.1,
-                false => key.extract(&request),
-            };
-            match key {
-                Ok(key) => core.stop(key).await,
-                Err(_) => Ok(()),
+            match key.await {
+                Some(key) => core.stop(key).await,
+                None => Ok(()),
             }
         }
     }
@@ -174,5 +164,32 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
     #[must_use]
     pub fn store_errors(&self) -> Vec<(StoreErrorKind, u64)> {
         self.parts().core().store.errors()
+    }
+
+    /// The key of a request that takes part.
+    fn key<Req>(&self, request: &Req) -> Option<Key>
+    where
+        K: KeyExtractor<Req>,
+    {
+        self.parts().key.extract(request).ok()
+    }
+
+    /// As [`key`](Self::key), for one whose body is in its key.
+    fn key_with_body<Req>(
+        &self,
+        request: Req,
+    ) -> impl Future<Output = Option<Key>> + Send + use<K, C, Req>
+    where
+        K: KeyExtractor<Req>,
+        Req: Send + 'static,
+    {
+        let key = self.parts().key.clone();
+        async move {
+            let key = match key.reads(&request) {
+                true => key.read(request).await.1,
+                false => key.extract(&request),
+            };
+            key.ok()
+        }
     }
 }

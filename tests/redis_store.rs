@@ -283,6 +283,8 @@ async fn private_stands_and_watch_answers() {
     assert_eq!(owner.finish(private).await.unwrap(), Finished::Accepted);
     assert_eq!(pushed_end(&mut *other).await.1, EndStatus::Private);
     assert!(matches!(beat(&store, watch).await, BeatReply::Watched(Joined::Private { .. })));
+    // One of those who come finds out whether it is still so.
+    assert!(matches!(other.join(fresh()).await, Ok(Joined::Probe { .. })));
     assert!(matches!(other.join(fresh()).await, Ok(Joined::Private { .. })));
     let again = Join { flight: flight.id, ..fresh() };
     assert!(matches!(other.join(again).await, Ok(Joined::Private { .. })));
