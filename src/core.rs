@@ -10,6 +10,7 @@ use crate::{
     id::KeyDigest,
     key::Digester,
     lease::{KeeperHandle, Terms},
+    record::Sealer,
     store::{Store, StoreError},
     switch::Switch,
     turns::Turns,
@@ -19,6 +20,7 @@ use crate::{
 pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) digester: Digester,
+    pub(crate) sealer: Sealer,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) flights: Arc<Flights>,
     pub(crate) keeper: Arc<KeeperHandle>,
@@ -30,7 +32,12 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(config: Config, digester: Digester, store: Arc<dyn Store>) -> Self {
+    pub(crate) fn new(
+        config: Config,
+        digester: Digester,
+        sealer: Sealer,
+        store: Arc<dyn Store>,
+    ) -> Self {
         Self {
             keeper: Arc::new(KeeperHandle::new(Terms::new(&config), Arc::clone(&store))),
             flights: Arc::new(Flights::new(Limits {
@@ -43,6 +50,7 @@ impl Core {
             turns: config.release_rate.map(|rate| Arc::new(Turns::new(rate))),
             config,
             digester,
+            sealer,
             store,
         }
     }

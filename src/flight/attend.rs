@@ -16,6 +16,7 @@ use crate::{
     id::FlightRef,
     lease::{Lease, LeaseEnd},
     log::SharedRun,
+    record::Encoder,
     store::{Abandoned, EndStatus, Joined, Loss},
 };
 
@@ -134,7 +135,8 @@ impl Driver {
     pub(super) fn publication(&self, lease: &Arc<Lease>, run: &SharedRun) -> Publication {
         let key = self.flight.key();
         let session = self.core.store.session(key);
-        Publication::new(key, session, Arc::clone(lease), run, &self.core.config)
+        let encoder = Encoder::new(&self.core.sealer, &key, lease.flight());
+        Publication::new(encoder, session, Arc::clone(lease), run, &self.core.config)
     }
 
     /// More came than can be shared with those who are yet to come: the store knows the

@@ -1,6 +1,6 @@
 //! Stored answers and ends: what callers get that asks for no run here.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -75,14 +75,10 @@ impl Driver {
         Next::Elect
     }
 
-    /// Gives a record's answer to all callers, unless it is too old to be used again.
-    /// None where it cannot be read, or is of a flight before `least`.
+    /// Gives a record's answer to all callers. None where it cannot be read, or is of a flight before `least`.
     pub(super) fn give_out(&mut self, record: &Bytes, least: u64, origin: Origin) -> Option<Next> {
-        match record::decode(&self.flight.key(), record) {
+        match record::decode(&self.core.sealer, &self.flight.key(), record) {
             Ok(found) if found.flight.token >= least => {
-                if origin == Origin::Reused && self.is_stale(found.terms.fresh) {
-                    return Some(Next::Elect);
-                }
                 let run = SharedRun {
                     head: Arc::new(found.head),
                     log: Log::complete(found.frames),
@@ -99,27 +95,12 @@ impl Driver {
         }
     }
 
-    /// Whether an answer that is used again is fresh for less than it was asked for by:
-    /// then it is asked for by that. Its age is known to the store alone.
-    pub(super) fn is_stale(&mut self, fresh: Option<Duration>) -> bool {
-        match fresh {
-            Some(fresh) if fresh < self.reuse => {
-                self.reuse = fresh;
-                true
-            }
-            _ => false,
-        }
-    }
-
     /// Gives a stored answer to all callers that is there as a stream; what cannot be
     /// read is a miss.
     async fn deliver_stream(&mut self, flight: FlightRef, origin: Origin) -> Next {
         let mut inflow = self.inflow(flight, origin);
         if let Flow::Ended(end) = self.read_rest(&mut inflow).await {
             return self.end_of_stream(inflow, &end);
-        }
-        if inflow.is_stale() {
-            return Next::Elect;
         }
         if inflow.has_begun() {
             return self.unreadable(&inflow);

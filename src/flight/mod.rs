@@ -1,7 +1,7 @@
 //! The driver of a flight: one task per key and process, which owns, follows,
 //! takes over, or lets every caller run alone.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use tokio::{runtime::Handle, time::Instant};
 use tracing::{Instrument, Span};
@@ -63,9 +63,6 @@ struct Driver {
     gave_up: bool,
     /// Whether others wait for the run that it had.
     yields: bool,
-    /// How old an answer may be that is used again: less than the settings say where one
-    /// was found that is not fresh for that long.
-    reuse: Duration,
 }
 
 /// What comes after a step of the driver.
@@ -86,7 +83,6 @@ impl Driver {
     fn new(core: Arc<Core>, flight: Arc<Flight>) -> Self {
         let session = core.store.session(flight.key());
         Self {
-            reuse: core.config.reuse,
             core,
             flight: Settling(flight),
             session,
@@ -217,7 +213,7 @@ impl Driver {
             waiter: self.waiter,
             known: self.known,
             lease: config.lease,
-            reuse: self.reuse,
+            reuse: config.reuse,
             retention: config.retention,
             look_only,
         }

@@ -10,8 +10,24 @@ use tower_singleflight::{RedisStore, Store, store::StoreErrorKind};
 
 use crate::{
     rig::{Node, ask, random_key},
-    support::{redis_server::free_port, resp::command},
+    support::{
+        redis_server::{free_port, silent_server},
+        resp::command,
+    },
 };
+
+/// A node whose map is this: one place has all slots.
+async fn pointer(place: u16) -> u16 {
+    let map = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{place}\r\n");
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve(stream, map.clone(), "-ERR no".to_owned()));
+        }
+    });
+    port
+}
 
 /// A node that claims all slots, and answers to everything with this; `HERE` is itself,
 /// `GONE` is nobody.
@@ -94,9 +110,35 @@ async fn what_is_no_map_is_an_error() {
     ] {
         let url = liar("+OK", Some(map)).await;
         let error = RedisStore::connect(&url).await.expect_err(map);
-        let kinds = [StoreErrorKind::Reply, StoreErrorKind::Cluster, StoreErrorKind::Server];
+        let kinds = [StoreErrorKind::Reply, StoreErrorKind::Cluster, StoreErrorKind::Unsupported];
         assert!(kinds.contains(&error.kind()), "{map}: {error}");
         let store = RedisStore::builder(&url).connect_lazy().unwrap();
         assert!(Node::new(&store, random_key()).session.join(ask()).await.is_err());
     }
+}
+
+/// Each map drops what the other one names; that it is silent is known all the same.
+#[tokio::test]
+async fn g3_maps_that_disagree_do_not_make_a_silent_master_new() {
+    let silent = [silent_server(), silent_server()];
+    let ports = silent.each_ref().map(|(listener, _)| listener.local_addr().unwrap().port());
+    let nodes = [pointer(ports[0]).await, pointer(ports[1]).await];
+    let url = format!("redis-cluster://127.0.0.1:{},127.0.0.1:{}", nodes[0], nodes[1]);
+    let limit = Duration::from_millis(60);
+    let store = RedisStore::builder(&url).operation_limit(limit).connect_lazy().unwrap();
+    // Both are found to be silent: three tries each.
+    let (began, mut waited, mut refused) = (Instant::now(), 0, 0);
+    while began.elapsed() < Duration::from_millis(2500) {
+        let joined = Node::new(&store, random_key()).session.join(ask()).await;
+        if joined.unwrap_err().kind() == StoreErrorKind::Open {
+            refused += 1;
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        } else {
+            waited += 1;
+        }
+    }
+    println!("g3: {waited} waited, {refused} were refused");
+    // A try may be under way when a map changes.
+    assert!(waited <= 8, "{waited} waited, {refused} were refused");
+    assert!(refused > 100, "{waited} waited, {refused} were refused");
 }
