@@ -1,6 +1,6 @@
 //! Stored answers and ends: what callers get that asks for no run here.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
@@ -75,7 +75,36 @@ impl Driver {
         Next::Elect
     }
 
-    /// Gives a record's answer to all callers. None where it cannot be read, or is of a flight before `least`.
+    /// Gives the answer to all callers that a push has told of. A push is a hint: none
+    /// where it is to be looked up in the store.
+    pub(super) async fn give_out_pushed(&mut self, record: Option<Bytes>) -> Option<Next> {
+        let record = match record {
+            Some(record) => record,
+            None => self.fetch().await?,
+        };
+        self.give_out(&record, self.known, Origin::Elsewhere)
+    }
+
+    /// Whether a flight runs that a push has told the end of, as whoever may publish can:
+    /// what is left of its lease, and how many pieces there are.
+    pub(super) async fn still_runs(&mut self, followed: FlightRef) -> Option<(Duration, u64)> {
+        let look = self.join(true);
+        match self.session.join(look).await {
+            Ok(Joined::Follow { flight, left, pieces, .. }) if flight == followed => {
+                return Some((left, pieces));
+            }
+            // It is waited for nobody there, or may be.
+            Ok(Joined::Follow { .. }) | Err(_) => {
+                self.marked = true;
+                self.unmark();
+            }
+            Ok(_) => {}
+        }
+        None
+    }
+
+    /// Gives a record's answer to all callers. None where it cannot be read, or is of a
+    /// flight before `least`.
     pub(super) fn give_out(&mut self, record: &Bytes, least: u64, origin: Origin) -> Option<Next> {
         match record::decode(&self.core.sealer, &self.flight.key(), record) {
             Ok(found) if found.flight.token >= least => {

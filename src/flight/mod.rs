@@ -18,6 +18,7 @@ use crate::{
     store::{Join, Joined, Session, StoreError, StoreErrorKind},
 };
 
+mod alone;
 mod attend;
 mod conclude;
 mod deliver;
