@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::task::futures::TaskLocalFuture;
+
 use crate::id::KeyDigest;
 
 tokio::task_local! {
@@ -36,11 +38,7 @@ impl Chain {
     }
 
     /// Runs a future as part of this chain with `key` before it.
-    pub(crate) fn scope<F: Future>(
-        self,
-        key: KeyDigest,
-        run: F,
-    ) -> impl Future<Output = F::Output> {
+    pub(crate) fn scope<F: Future>(self, key: KeyDigest, run: F) -> TaskLocalFuture<Self, F> {
         CHAIN.scope(Self(Some(Arc::new(Link { key, up: self }))), run)
     }
 }

@@ -2,13 +2,16 @@
 
 use std::{fmt, sync::Arc};
 
+use http::{HeaderMap, HeaderName};
+
 use crate::{
+    codec::{Asked, Codec, Judgement},
     config::Config,
     counts::Counts,
     drain::Drain,
     flights::{Flights, Limits},
     id::KeyDigest,
-    key::Digester,
+    key::{Digester, KeyExtractor},
     lease::{KeeperHandle, Terms},
     record::Sealer,
     store::{Store, StoreError},
@@ -29,6 +32,8 @@ pub(crate) struct Core {
     pub(crate) switch: Switch,
     /// Where those who are let go together enter inner in turn.
     pub(crate) turns: Option<Arc<Turns>>,
+    /// Where digests of answers meet, in shadow mode. Nothing else flies then.
+    pub(crate) shadow: Option<Arc<Self>>,
 }
 
 impl Core {
@@ -38,7 +43,14 @@ impl Core {
         sealer: Sealer,
         store: Arc<dyn Store>,
     ) -> Self {
+        let shadow = config
+            .for_shadow()
+            .map(|config| (config, digester.for_shadow(), sealer.clone(), Arc::clone(&store)))
+            .map(|(config, digester, sealer, store)| {
+                Arc::new(Self::new(config, digester, sealer, store))
+            });
         Self {
+            shadow,
             keeper: Arc::new(KeeperHandle::new(Terms::new(&config), Arc::clone(&store))),
             flights: Arc::new(Flights::new(Limits {
                 per_key: config.followers_per_key,
@@ -109,5 +121,38 @@ impl<K, C> Parts<K, C> {
 
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
+    }
+
+    /// Where this layer's flights are.
+    pub(crate) fn flying(&self) -> &Arc<Core> {
+        self.core.shadow.as_ref().unwrap_or(&self.core)
+    }
+
+    /// Whether others may have this response.
+    pub(crate) fn judge<Req, Res, E>(
+        &self,
+        response: &Res,
+        identified: bool,
+        reuse: bool,
+    ) -> Judgement
+    where
+        K: KeyExtractor<Req>,
+        C: Codec<Req, Res, E>,
+    {
+        let covers = |name: &HeaderName| self.key.covers_header(name);
+        self.codec.judge(response, &Asked::new(&covers, identified, reuse))
+    }
+
+    /// A request's headers outside the key; none where the codec knows of none.
+    pub(crate) fn outside<Req, Res, E>(&self, request: &Req) -> Option<HeaderMap>
+    where
+        K: KeyExtractor<Req>,
+        C: Codec<Req, Res, E>,
+    {
+        let headers = self.codec.headers(request)?;
+        let outside = headers.iter().filter(|(name, _)| !self.key.covers_header(name));
+        let mut kept = HeaderMap::new();
+        outside.for_each(|(name, value)| drop(kept.try_append(name, value.clone())));
+        Some(kept)
     }
 }

@@ -1,14 +1,13 @@
 //! What the store's user may do, and what the server can do: found out at the start.
 #![cfg(feature = "redis")]
 
+#[path = "support/log.rs"]
+mod log;
 mod support;
 
-use std::{
-    io::Write,
-    sync::{Arc, Mutex},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
+use log::Log;
 use support::{eventually, redis_server::RedisServer, rights};
 use tower_singleflight::{
     FlightId, FlightRef, KeyDigest, RedisStore, Store, WaiterId,
@@ -203,32 +202,4 @@ async fn a_store_that_lost_a_right_is_steadily_away() {
     })
     .await;
     store.session(key).join(ask()).await.expect("nothing is missing");
-}
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
-    }
-}
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl tracing_subscriber::fmt::MakeWriter<'_> for Log {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
 }

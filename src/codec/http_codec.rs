@@ -10,7 +10,7 @@ use http::{
 use http_body::Body;
 use tower::BoxError;
 
-use super::{Asked, Begun, Codec, FlightToken, Judgement, Opened, grpc, value_codec};
+use super::{Asked, Codec, FlightToken, Judgement, Opened, grpc, value_codec};
 use crate::{
     body::{Replay, ResponseBody, Resumed},
     cache_status::FlightRole,
@@ -153,13 +153,16 @@ where
         !request.body().is_end_stream()
     }
 
-    fn begin(&self, request: &mut Request<ReqB>, token: Option<FlightToken>) -> Begun {
+    fn begin(&self, request: &mut Request<ReqB>, token: Option<FlightToken>) {
         if let Some(token) = token {
             request.extensions_mut().insert(token);
         }
         // The time limit of one caller is none of the others'.
         request.headers_mut().remove(grpc::TIMEOUT);
-        Begun { head_only: *request.method() == Method::HEAD }
+    }
+
+    fn is_head_only(&self, request: &Request<ReqB>) -> bool {
+        *request.method() == Method::HEAD
     }
 
     fn repeat(&self, request: &Request<ReqB>) -> Option<Request<ReqB>> {
@@ -249,11 +252,17 @@ where
         Some(response)
     }
 
-    fn resume(&self, head: &Head, extra: Extra, body: Resumed<ResB>) -> Self::Response {
+    fn resume(
+        &self,
+        head: &Head,
+        extra: Extra,
+        body: Resumed<ResB>,
+        role: FlightRole,
+    ) -> Self::Response {
         let mut response = Response::new(ResponseBody::resumed(body));
         *response.status_mut() = head.status;
         extra.give(&mut response);
-        self.mark(&mut response, FlightRole::Owner);
+        self.mark(&mut response, role);
         response
     }
 

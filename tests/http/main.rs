@@ -9,6 +9,9 @@
 mod machine;
 mod support;
 
+#[path = "../support/log.rs"]
+mod log;
+
 mod body_keys;
 mod body_steps;
 mod cancel;
@@ -37,6 +40,7 @@ mod readiness;
 mod request_bodies;
 mod script;
 mod seen;
+mod shadow;
 mod status;
 mod store;
 mod types;
