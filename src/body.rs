@@ -214,7 +214,13 @@ impl Body for Replay {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.splice.remaining().map_or_else(SizeHint::default, SizeHint::with_exact)
+        let Some(remaining) = self.splice.remaining() else { return SizeHint::default() };
+        let mut hint = SizeHint::new();
+        hint.set_lower(remaining);
+        if self.splice.tells_length() {
+            hint.set_upper(remaining);
+        }
+        hint
     }
 }
 

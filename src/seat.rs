@@ -327,9 +327,10 @@ where
                 return RunEnd::Private { took: started.elapsed() };
             }
         };
-        // A server takes the length from the body where the head has none.
-        let promised = promised.or_else(|| body.size_hint().exact());
+        // A server takes the length from the body where the head has none. To HEAD the
+        // head speaks of a body that does not come; some servers take it off themselves.
         let promised = promised.filter(|_| !head_only);
+        let promised = promised.or_else(|| body.size_hint().exact());
         let log = Log::new(brief.max_share_bytes, promised);
         // There from the start, so that this caller can always begin.
         let Some(reader) = log.reader() else { return RunEnd::TooLarge };

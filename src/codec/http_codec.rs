@@ -5,7 +5,7 @@ use std::{
 
 use http::{
     Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version,
-    header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
+    header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRANSFER_ENCODING},
 };
 use http_body::Body;
 use tower::BoxError;
@@ -186,7 +186,7 @@ where
 
     fn judge(&self, response: &Response<ResB>, asked: &Asked<'_>) -> Judgement {
         let (status, headers) = (response.status(), response.headers());
-        if policy::is_of_one_request(status) {
+        if policy::is_of_one_request(status) || policy::is_coded_for_transfer(headers) {
             return Judgement::Private;
         }
         let share = match response.extensions().get::<Share>() {
@@ -245,7 +245,12 @@ where
         let mut response = Response::new(ResponseBody::replay(body));
         *response.status_mut() = head.status;
         match extra {
-            Some(extra) => extra.give(&mut response),
+            Some(extra) => {
+                extra.give(&mut response);
+                // It was about inner's own body. What reads this one may know its length by
+                // now, and a server that is told of both breaks off.
+                response.headers_mut().remove(TRANSFER_ENCODING);
+            }
             None => response.headers_mut().clone_from(&head.headers),
         }
         self.mark(&mut response, role);
