@@ -5,7 +5,7 @@ use std::{
     fmt,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
 };
 
 use bytes::{Buf, Bytes};
@@ -17,6 +17,7 @@ use crate::{
     flights::Share,
     frame::{Frame, Head},
     log::{Reader, Splice},
+    print::Printer,
     selection::Selection,
 };
 
@@ -49,10 +50,14 @@ pub struct Replay {
     share: Option<Share>,
 }
 
-/// A body of which a part was read before it was given to its own caller.
+/// A body of which a part was read before it was given to its own caller, or that is
+/// digested while it is read.
 pub struct Resumed<B> {
-    read: VecDeque<Frame>,
-    rest: Pin<Box<B>>,
+    read: VecDeque<Result<Frame, BoxError>>,
+    /// None when it has ended already.
+    rest: Option<Pin<Box<B>>>,
+    /// Sees what is yet to be read.
+    printer: Option<Box<Printer>>,
 }
 
 /// Why a shared body broke off.
@@ -99,12 +104,79 @@ impl Replay {
     ) -> Self {
         Self { splice: Splice::new(head, selection, reader), share }
     }
+
+    /// What `add` makes of all of a body that is there already, frame by frame. None where
+    /// not all of it is, or `add` has none.
+    pub(crate) fn gather<T>(
+        mut self,
+        mut all: T,
+        add: impl Fn(T, Frame) -> Option<T>,
+    ) -> Option<T> {
+        let mut cx = Context::from_waker(Waker::noop());
+        loop {
+            match self.splice.poll_next(&mut cx) {
+                Poll::Ready(Some(Ok(frame))) => all = add(all, frame)?,
+                Poll::Ready(None) => return Some(all),
+                Poll::Ready(Some(Err(_))) | Poll::Pending => return None,
+            }
+        }
+    }
 }
 
 impl<B> Resumed<B> {
     /// What was read, and then the rest.
     pub(crate) fn new(read: Vec<Frame>, rest: Pin<Box<B>>) -> Self {
-        Self { read: read.into(), rest }
+        Self { read: read.into_iter().map(Ok).collect(), rest: Some(rest), printer: None }
+    }
+
+    /// A body that `printer` sees.
+    pub(crate) fn printed(body: B, printer: Printer) -> Self
+    where
+        B: Body,
+    {
+        let mut printer = Box::new(printer);
+        // A body that is at its end need not be asked for more.
+        if body.is_end_stream() {
+            printer.end(None);
+        }
+        Self { read: VecDeque::new(), rest: Some(Box::pin(body)), printer: Some(printer) }
+    }
+}
+
+impl<B> Resumed<B>
+where
+    B: Body<Error: Into<BoxError>>,
+{
+    /// Reads what is there already.
+    pub(crate) fn read_ahead(&mut self) {
+        let mut cx = Context::from_waker(Waker::noop());
+        while self.rest.is_some()
+            && let Poll::Ready(next) = self.poll_rest(&mut cx)
+        {
+            if !matches!(next, Some(Ok(_))) {
+                self.rest = None;
+            }
+            self.read.extend(next.and_then(|next| next.map(from_http).transpose()));
+        }
+    }
+
+    fn poll_rest(&mut self, cx: &mut Context<'_>) -> Polled {
+        let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
+        let next = ready!(rest.as_mut().poll_frame(cx));
+        let next = next.map(|frame| frame.map(to_bytes).map_err(Into::into));
+        if let Some(printer) = &mut self.printer {
+            match &next {
+                Some(Ok(frame)) => {
+                    printer.see(frame);
+                    if rest.is_end_stream() {
+                        printer.end(None);
+                    }
+                }
+                Some(Err(_)) => printer.broken(),
+                None => printer.end(None),
+            }
+        }
+        Poll::Ready(next)
     }
 }
 
@@ -113,6 +185,14 @@ fn http_frame(frame: Frame) -> http_body::Frame<Bytes> {
         Frame::Data(bytes) => http_body::Frame::data(bytes),
         Frame::Trailers(trailers) => http_body::Frame::trailers(trailers),
     }
+}
+
+fn from_http(frame: http_body::Frame<Bytes>) -> Option<Frame> {
+    frame
+        .into_data()
+        .map(Frame::Data)
+        .or_else(|frame| frame.into_trailers().map(Frame::Trailers))
+        .ok()
 }
 
 fn to_bytes<D: Buf>(frame: http_body::Frame<D>) -> http_body::Frame<Bytes> {
@@ -138,7 +218,13 @@ impl Body for Replay {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.splice.remaining().map_or_else(SizeHint::default, SizeHint::with_exact)
+        let Some(remaining) = self.splice.remaining() else { return SizeHint::default() };
+        let mut hint = SizeHint::new();
+        hint.set_lower(remaining);
+        if self.splice.tells_length() {
+            hint.set_upper(remaining);
+        }
+        hint
     }
 }
 
@@ -150,15 +236,14 @@ where
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
-        if let Some(frame) = self.read.pop_front() {
-            return Poll::Ready(Some(Ok(http_frame(frame))));
+        if let Some(read) = self.read.pop_front() {
+            return Poll::Ready(Some(read.map(http_frame)));
         }
-        let next = ready!(self.rest.as_mut().poll_frame(cx));
-        Poll::Ready(next.map(|frame| frame.map(to_bytes).map_err(Into::into)))
+        self.poll_rest(cx)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.read.is_empty() && self.rest.is_end_stream()
+        self.read.is_empty() && self.rest.as_ref().is_none_or(|rest| rest.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -166,11 +251,14 @@ where
             .read
             .iter()
             .map(|frame| match frame {
-                Frame::Data(bytes) => bytes.len() as u64,
-                Frame::Trailers(_) => 0,
+                Ok(Frame::Data(bytes)) => bytes.len() as u64,
+                _ => 0,
             })
             .sum();
-        let rest = self.rest.size_hint();
+        let rest = match &self.rest {
+            Some(rest) => rest.size_hint(),
+            None => SizeHint::with_exact(0),
+        };
         let mut hint = SizeHint::new();
         hint.set_lower(rest.lower().saturating_add(read));
         if let Some(upper) = rest.upper().and_then(|upper| upper.checked_add(read)) {

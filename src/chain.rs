@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::task::futures::TaskLocalFuture;
+
 use crate::key::Name;
 
 tokio::task_local! {
@@ -37,11 +39,7 @@ impl Chain {
     }
 
     /// Runs a future as part of this chain with this key before it.
-    pub(crate) fn scope<F: Future>(
-        self,
-        name: Arc<Name>,
-        run: F,
-    ) -> impl Future<Output = F::Output> {
+    pub(crate) fn scope<F: Future>(self, name: Arc<Name>, run: F) -> TaskLocalFuture<Self, F> {
         CHAIN.scope(Self(Some(Arc::new(Link { name, up: self }))), run)
     }
 }

@@ -2,13 +2,17 @@
 
 use std::{fmt, sync::Arc};
 
+use http::{HeaderMap, HeaderName};
+
 use crate::{
+    codec::{Asked, Codec, Judgement},
     config::Config,
     counts::Counts,
     drain::Drain,
     flights::{Flights, Limits},
-    key::{Digester, Key, Name},
+    key::{Digester, Key, KeyExtractor, Name},
     lease::{KeeperHandle, Terms},
+    record::Sealer,
     store::{MemoryStore, Store, StoreError},
     switch::Switch,
     turns::Turns,
@@ -18,6 +22,7 @@ use crate::{
 pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) digester: Arc<Digester>,
+    pub(crate) sealer: Sealer,
     pub(crate) store: Arc<dyn Store>,
     /// The store, where no other layer can come to it and answers are not used again: the
     /// table of flights alone says then who runs.
@@ -29,15 +34,40 @@ pub(crate) struct Core {
     pub(crate) switch: Switch,
     /// Where those who are let go together enter inner in turn.
     pub(crate) turns: Option<Arc<Turns>>,
+    /// Where digests of answers meet, in shadow mode. Nothing else flies then.
+    pub(crate) shadow: Option<Arc<Self>>,
 }
 
 impl Core {
     /// `store` is where processes meet; none: there is this one.
-    pub(crate) fn new(config: Config, digester: Digester, store: Option<Arc<dyn Store>>) -> Self {
-        let own = MemoryStore::new();
-        let embedded = (store.is_none() && config.reuse.is_zero()).then(|| own.clone());
-        let store = store.unwrap_or_else(|| Arc::new(own));
+    pub(crate) fn new(
+        config: Config,
+        digester: Digester,
+        sealer: Sealer,
+        store: Option<Arc<dyn Store>>,
+    ) -> Self {
+        let Some(store) = store else {
+            let own = MemoryStore::new();
+            return Self::at(config, digester, sealer, Arc::new(own.clone()), Some(own));
+        };
+        Self::at(config, digester, sealer, store, None)
+    }
+
+    /// `own` is the store, where no other layer can come to it.
+    fn at(
+        config: Config,
+        digester: Digester,
+        sealer: Sealer,
+        store: Arc<dyn Store>,
+        own: Option<MemoryStore>,
+    ) -> Self {
+        let shadow = config.for_shadow().map(|config| {
+            let (sealer, store) = (sealer.clone(), Arc::clone(&store));
+            // In one store with this core, but under other keys.
+            Arc::new(Self::at(config, digester.for_shadow(), sealer, store, own.clone()))
+        });
         Self {
+            shadow,
             keeper: Arc::new(KeeperHandle::new(Terms::new(&config), Arc::clone(&store))),
             flights: Arc::new(Flights::new(Limits {
                 per_key: config.followers_per_key,
@@ -47,10 +77,11 @@ impl Core {
             drain: Drain::default(),
             switch: Switch::default(),
             turns: config.release_rate.map(|rate| Arc::new(Turns::new(rate))),
+            embedded: own.filter(|_| config.reuse.is_zero()),
             config,
             digester: Arc::new(digester),
+            sealer,
             store,
-            embedded,
         }
     }
 }
@@ -110,5 +141,38 @@ impl<K, C> Parts<K, C> {
 
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
+    }
+
+    /// Where this layer's flights are.
+    pub(crate) fn flying(&self) -> &Arc<Core> {
+        self.core.shadow.as_ref().unwrap_or(&self.core)
+    }
+
+    /// Whether others may have this response.
+    pub(crate) fn judge<Req, Res, E>(
+        &self,
+        response: &Res,
+        identified: bool,
+        reuse: bool,
+    ) -> Judgement
+    where
+        K: KeyExtractor<Req>,
+        C: Codec<Req, Res, E>,
+    {
+        let covers = |name: &HeaderName| self.key.covers_header(name);
+        self.codec.judge(response, &Asked::new(&covers, identified, reuse))
+    }
+
+    /// A request's headers outside the key; none where the codec knows of none.
+    pub(crate) fn outside<Req, Res, E>(&self, request: &Req) -> Option<HeaderMap>
+    where
+        K: KeyExtractor<Req>,
+        C: Codec<Req, Res, E>,
+    {
+        let headers = self.codec.headers(request)?;
+        let outside = headers.iter().filter(|(name, _)| !self.key.covers_header(name));
+        let mut kept = HeaderMap::new();
+        outside.for_each(|(name, value)| drop(kept.try_append(name, value.clone())));
+        Some(kept)
     }
 }

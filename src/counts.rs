@@ -76,6 +76,19 @@ counts! {
     /// Callers that found as many followers as this process may have in all; they ran
     /// alone, or got a failure.
     crowded,
+    /// In shadow mode: runs that gave what another run of their key gave, and that sharing
+    /// would have spared.
+    shadow_agreed,
+    /// In shadow mode: runs that gave something else than what their callers would have
+    /// been given. Each is logged.
+    shadow_differed,
+    /// In shadow mode: runs that sharing would not have spared, since their own answer, or
+    /// that of the run they met, may not be shared, or not with them.
+    shadow_unshareable,
+    /// In shadow mode: runs that nothing can be said of. They gave no whole answer (an
+    /// error, a panic, a body that broke off or was dropped), or the run they met gave
+    /// none, or too many met.
+    shadow_uncompared,
 }
 
 impl Counts {

@@ -11,6 +11,7 @@ use std::{
 use pin_project_lite::pin_project;
 use tokio::{
     sync::futures::OwnedNotified,
+    task::futures::TaskLocalFuture,
     time::{Sleep, sleep},
 };
 use tower::util::Oneshot;
@@ -19,6 +20,7 @@ use tower_service::Service;
 use crate::{
     body::Replay,
     cache_status::FlightRole,
+    chain::Chain,
     codec::Codec,
     core::{Core, Parts},
     error::{Failure, FailureKind},
@@ -30,6 +32,7 @@ use crate::{
     seat::{Left, Own, Seat},
     store::BoxFuture,
     turns::{Turn, Turns},
+    witness::Witness,
 };
 
 pin_project! {
@@ -58,6 +61,8 @@ pin_project! {
         C: Codec<Req, S::Response, S::Error>,
     {
         Alone { #[pin] inner: Oneshot<S, Req>, why: Bypass, probing: Option<Probing> },
+        /// Run all the same, and compared with what others get.
+        Shadowed { #[pin] inner: TaskLocalFuture<Chain, Oneshot<S, Req>>, witness: Option<Witness> },
         /// The request is read for its key, and in no flight.
         Reading { reading: BoxFuture<'static, ResponseFuture<S, Req, K, C>> },
         Waiting { #[pin] waiting: Waiting<S, Req, K, C> },
@@ -92,6 +97,15 @@ where
     pub(crate) fn alone(parts: Arc<Parts<K, C>>, service: S, request: Req, why: Bypass) -> Self {
         let inner = Oneshot::new(service, request);
         Self { parts, state: State::Alone { inner, why, probing: None } }
+    }
+
+    /// `inner` is run as it would be without the layer; `witness` sees what it gives.
+    pub(crate) fn shadowed(
+        parts: Arc<Parts<K, C>>,
+        inner: TaskLocalFuture<Chain, Oneshot<S, Req>>,
+        witness: Witness,
+    ) -> Self {
+        Self { parts, state: State::Shadowed { inner, witness: Some(witness) } }
     }
 
     /// `read` ends in what comes after the request was read.
@@ -144,6 +158,20 @@ where
                     return Poll::Ready(match result {
                         Ok(response) => Ok(codec.pass(response, role)),
                         Err(error) => Err(codec.error(error)),
+                    });
+                }
+                StateProj::Shadowed { inner, witness } => {
+                    let result = ready!(inner.poll(cx));
+                    let witness = witness.take();
+                    this.state.set(State::Done);
+                    counts.bypassed(Bypass::Shadow);
+                    let role = FlightRole::Bypass(Bypass::Shadow);
+                    return Poll::Ready(match (result, witness) {
+                        (Ok(response), Some(witness)) => {
+                            Ok(witness.see(this.parts, response, role))
+                        }
+                        (Ok(response), None) => Ok(codec.pass(response, role)),
+                        (Err(error), _) => Err(codec.error(error)),
                     });
                 }
                 StateProj::Reading { reading } => {
@@ -213,7 +241,9 @@ where
                     counts.owner();
                     match own {
                         Own::Private(response) => Ok(codec.pass(response, FlightRole::Owner)),
-                        Own::Resumed { head, extra, body } => Ok(codec.resume(&head, extra, body)),
+                        Own::Resumed { head, extra, body } => {
+                            Ok(codec.resume(&head, extra, body, FlightRole::Owner))
+                        }
                         Own::Broken { head, extra, reader } => {
                             let body = Replay::new(Arc::clone(&head), None, reader, None);
                             let own = codec.replay(&head, Some(extra), body, FlightRole::Owner);

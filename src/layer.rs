@@ -14,6 +14,7 @@ use crate::{
     core::{Core, Parts},
     key::Digester,
     policy::SharePolicy,
+    record::Sealer,
     service::SingleFlight,
     store::Store,
 };
@@ -156,8 +157,11 @@ impl<K, C> SingleFlightLayer<K, C> {
         self.change(|plan| plan.namespace = Some(namespace))
     }
 
-    /// A secret of the fleet that key digests are made with, so that who can read
-    /// the store cannot test guesses of requests against it. Default: none.
+    /// A secret of the fleet that key digests and the checksums of answers are made with,
+    /// so that who can read the store cannot test guesses of requests against it, and who
+    /// can write to it cannot forge an answer. Default: none.
+    ///
+    /// All processes of a fleet need the same one: with different ones they do not meet.
     pub fn secret(self, secret: impl Into<Vec<u8>>) -> Self {
         let secret = secret.into();
         self.change(|plan| plan.secret = Some(secret))
@@ -239,7 +243,8 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
             let Plan { config, namespace, secret, store } = self.plan.clone();
             let namespace = namespace.unwrap_or_else(executable);
             let digester = Digester::new(&namespace, secret.as_deref());
-            let core = Arc::new(Core::new(config, digester, store));
+            let sealer = Sealer::new(secret.as_deref());
+            let core = Arc::new(Core::new(config, digester, sealer, store));
             Arc::new(Parts::new(self.key.clone(), self.codec.clone(), core))
         })
     }

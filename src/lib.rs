@@ -77,6 +77,7 @@ mod config;
 mod core;
 mod counts;
 mod drain;
+mod entry;
 mod error;
 mod flight;
 mod flights;
@@ -95,15 +96,18 @@ mod lease;
 mod log;
 mod operate;
 mod policy;
+mod print;
 mod probing;
 mod record;
 mod seat;
 mod selection;
 mod service;
+mod shadow;
 pub mod store;
 mod switch;
 mod sync;
 mod turns;
+mod witness;
 
 #[cfg(feature = "redis")]
 pub use self::store::RedisStore;

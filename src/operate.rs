@@ -19,10 +19,11 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
         self.parts().core().counts.snapshot()
     }
 
-    /// The flights that are in the air in this process.
+    /// The flights that are in the air in this process; in
+    /// [shadow mode](crate::ConfigBuilder::shadow) those in which answers are compared.
     #[must_use]
     pub fn flights(&self) -> Vec<FlightInfo> {
-        let flights = self.parts().core().flights.list();
+        let flights = self.parts().flying().flights.list();
         flights.iter().map(|flight| flight.info()).collect()
     }
 
@@ -150,7 +151,7 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
     /// may be done before the store has heard of its last answer. Dropped in the middle
     /// of the grace, it leaves the layer without new leases.
     pub fn drain(&self, grace: Duration) -> impl Future<Output = ()> + Send + use<K, C> {
-        let core = Arc::clone(self.parts().core());
+        let core = Arc::clone(self.parts().flying());
         async move { drain(&core, grace).await }
     }
 

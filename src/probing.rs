@@ -1,9 +1,7 @@
 //! Finding out whether a key is still private, by a run that a caller has alone.
 
-use http::HeaderName;
-
 use crate::{
-    codec::{Asked, Codec, Judgement},
+    codec::{Codec, Judgement},
     core::Parts,
     key::KeyExtractor,
     lease::Probe,
@@ -29,9 +27,7 @@ impl Probing {
         K: KeyExtractor<Req>,
         C: Codec<Req, Res, E>,
     {
-        let covers = |name: &HeaderName| parts.key.covers_header(name);
-        let asked = Asked::new(&covers, self.identified, false);
-        if let Judgement::Shared { .. } = parts.codec.judge(response, &asked) {
+        if let Judgement::Shared { .. } = parts.judge(response, self.identified, false) {
             self.probe.clear();
         }
     }

@@ -16,7 +16,7 @@ use tower_service::Service;
 use crate::{
     body::Resumed,
     chain::Chain,
-    codec::{Asked, Codec, FlightToken, Judgement, Opened},
+    codec::{Codec, FlightToken, Judgement, Opened},
     config::Delivery,
     core::Parts,
     flights::{Brief, Deposit, RunEnd},
@@ -245,12 +245,9 @@ where
             }
         };
         let again = self.parts.codec.repeat(&request);
-        if let Some(headers) = self.parts.codec.headers(&request) {
-            let outside = headers.iter().filter(|(name, _)| !self.parts.key.covers_header(name));
-            let mut kept = Box::new(HeaderMap::new());
-            outside.for_each(|(name, value)| drop(kept.try_append(name, value.clone())));
+        if let Some(outside) = self.parts.outside(&request) {
             // Run again, it is the same request.
-            let _ = self.outside.set(kept);
+            let _ = self.outside.set(Box::new(outside));
         }
         *state = State::Started { spare: again.map(|again| (service.clone(), again)) };
         drop(state);
@@ -273,8 +270,7 @@ where
         identified: bool,
         brief: &Brief,
     ) -> Option<(Duration, Option<Arc<Selection>>)> {
-        let covers = |name: &HeaderName| self.parts.key.covers_header(name);
-        match self.parts.codec.judge(response, &Asked::new(&covers, identified, brief.reuse)) {
+        match self.parts.judge(response, identified, brief.reuse) {
             Judgement::Shared { reuse, varies } => Some((reuse, self.select(varies, &brief.name)?)),
             Judgement::Private => None,
         }
@@ -294,7 +290,8 @@ where
         let codec = &self.parts.codec;
         let started = Instant::now();
         let identified = self.parts.key.is_identified(&request);
-        let begun = codec.begin(&mut request, brief.token.map(FlightToken::new));
+        let head_only = codec.is_head_only(&request);
+        codec.begin(&mut request, brief.token.map(FlightToken::new));
         let response = match unwinding(pin!(Oneshot::new(service, request))).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => {
@@ -319,9 +316,10 @@ where
                 return RunEnd::Private { took: started.elapsed() };
             }
         };
-        // A server takes the length from the body where the head has none.
+        // A server takes the length from the body where the head has none. To HEAD the
+        // head speaks of a body that does not come; some servers take it off themselves.
+        let promised = promised.filter(|_| !head_only);
         let promised = promised.or_else(|| body.size_hint().exact());
-        let promised = promised.filter(|_| !begun.head_only);
         let log = Log::new(brief.max_share_bytes, promised);
         // There from the start, so that this caller can always begin.
         let Some(reader) = log.reader() else { return RunEnd::TooLarge };

@@ -7,21 +7,19 @@ use std::{
 };
 
 use tokio::runtime::Handle;
+use tower::util::Oneshot;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::{
     chain::Chain,
     codec::{Codec, HttpCodec},
-    config::Crowded,
     core::Parts,
-    error::{Failure, FailureKind},
-    flight::launch,
-    flights::Full,
+    entry::join,
     future::ResponseFuture,
     key::{Bypass, Key, KeyExtractor, Name},
     layer::SingleFlightLayer,
-    seat::Seat,
+    shadow::meet,
 };
 
 /// Gives the service it wraps single flight. See the [crate docs](crate).
@@ -140,7 +138,7 @@ where
     }
     let name = match key {
         Err(why) => return ResponseFuture::alone(parts, inner, request, why),
-        Ok(key) => Name::new(key, &parts.core().digester),
+        Ok(key) => Name::new(key, &parts.flying().digester),
     };
     if chain.contains(&name) {
         return ResponseFuture::alone(parts, inner, request, Bypass::Recursion);
@@ -148,45 +146,13 @@ where
     if Handle::try_current().is_err() {
         return ResponseFuture::alone(parts, inner, request, Bypass::NoRuntime);
     }
-    let seat = Arc::new(Seat::new(Arc::clone(&parts), chain, inner, request));
-    let core = parts.core();
-    let (share, started) = match core.flights.enter(name, Arc::clone(&seat) as _) {
-        Ok(entered) => entered,
-        Err(full) => {
-            let reclaimed = seat.reclaim();
-            return crowded(parts, reclaimed, full);
+    match &parts.core().shadow {
+        None => join(parts, inner, request, name, chain),
+        Some(shadow) => {
+            let witness = meet(&parts, shadow, &request, &name);
+            let inner = chain.scope(Arc::new(name), Oneshot::new(inner, request));
+            ResponseFuture::shadowed(parts, inner, witness)
         }
-    };
-    if let Some(flight) = started {
-        launch(core, &flight);
-    }
-    ResponseFuture::waiting(parts, seat, share)
-}
-
-/// Too many wait already: the caller runs alone, or is refused.
-fn crowded<S, Req, K, C>(
-    parts: Arc<Parts<K, C>>,
-    reclaimed: Option<(S, Req)>,
-    full: Full,
-) -> ResponseFuture<S, Req, K, C>
-where
-    S: Service<Req>,
-    C: Codec<Req, S::Response, S::Error>,
-{
-    let counts = &parts.core().counts;
-    let why = match full {
-        Full::Key => {
-            counts.crowded_key();
-            Bypass::CrowdedKey
-        }
-        Full::All => {
-            counts.crowded();
-            Bypass::Crowded
-        }
-    };
-    match reclaimed.filter(|_| parts.core().config.crowded == Crowded::Bypass) {
-        Some((inner, request)) => ResponseFuture::alone(parts, inner, request, why),
-        None => ResponseFuture::failed(parts, Failure::new(FailureKind::Crowded, None)),
     }
 }
 

@@ -58,6 +58,32 @@ fn scripts(server: &RedisServer) -> u64 {
         .sum()
 }
 
+/// Also where the answer is fresh for less than the setting would use it.
+#[tokio::test]
+async fn c14_an_answer_that_is_used_again_costs_one_script() {
+    let server = RedisServer::start();
+    let calls = Arc::default();
+    let config = Config::builder().reuse(Duration::from_secs(20)).build().unwrap();
+    let [here, there] = [(), ()].map(|()| {
+        let store = RedisStore::builder(server.url()).connect_lazy().unwrap();
+        SingleFlightLayer::new(HttpKey::new()).store(store).config(config.clone())
+    });
+    let inner = inner(&calls, Duration::ZERO).map_response(|mut response: Response<Body>| {
+        response.headers_mut().insert("cache-control", "max-age=10".parse().unwrap());
+        response
+    });
+    here.layer(inner.clone()).oneshot(get("/")).await.unwrap();
+    support::eventually("the store knows", async || here.flights().is_empty()).await;
+    let service = there.layer(inner);
+    service.clone().oneshot(get("/")).await.unwrap();
+    for _ in 0..3 {
+        let before = scripts(&server);
+        service.clone().oneshot(get("/")).await.unwrap();
+        assert_eq!(scripts(&server), before + 1);
+    }
+    assert_eq!(calls.load(SeqCst), 1);
+}
+
 /// No guard of a map is held while a task waits.
 #[tokio::test(flavor = "current_thread")]
 async fn c6_a_thousand_keys_at_once_on_one_thread() {

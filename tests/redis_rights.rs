@@ -1,18 +1,17 @@
 //! What the store's user may do, and what the server can do: found out at the start.
 #![cfg(feature = "redis")]
 
+#[path = "support/log.rs"]
+mod log;
 mod support;
 
-use std::{
-    io::Write,
-    sync::{Arc, Mutex},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
+use log::Log;
 use support::{eventually, redis_server::RedisServer, rights};
 use tower_singleflight::{
-    FlightId, KeyDigest, RedisStore, Store, WaiterId,
-    store::{Join, StoreError, StoreErrorKind},
+    FlightId, FlightRef, KeyDigest, RedisStore, Store, WaiterId,
+    store::{Beat, BeatReply, Join, Joined, StoreError, StoreErrorKind, StoreState},
 };
 
 async fn refused(server: &RedisServer, rights: &[String]) -> StoreError {
@@ -66,7 +65,7 @@ fn the_docs_ask_for_the_same() {
 async fn every_kind_of_key_is_looked_at() {
     let server = RedisServer::start();
     let all = rights::of_the_readme();
-    let kinds = ["meta:*", "waiters:*", "result:*", "stream:*", "owner-seq", "probe"];
+    let kinds = ["meta:*", "waiters:*", "result:*", "stream:*", "owner-seq"];
     for (n, kind) in kinds.into_iter().enumerate() {
         let others: Vec<String> = (kinds.iter().enumerate())
             .filter(|(other, _)| *other != n)
@@ -150,7 +149,16 @@ async fn a_lazy_store_logs_what_is_missing() {
     let store =
         RedisStore::builder(server.url_for("flight", rights::PASSWORD, 0)).connect_lazy().unwrap();
     assert_eq!(log.text(), "");
-    let join = Join {
+    let began = Instant::now();
+    store.session(KeyDigest::from_bytes([1; 32])).join(ask()).await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(1));
+    eventually("it is said", async || log.text().contains("the user lacks the right to XADD"))
+        .await;
+    assert!(!log.text().contains(rights::PASSWORD));
+}
+
+fn ask() -> Join {
+    Join {
         flight: FlightId::random(),
         waiter: WaiterId::random(),
         known: 0,
@@ -158,39 +166,40 @@ async fn a_lazy_store_logs_what_is_missing() {
         reuse: Duration::ZERO,
         retention: Duration::from_secs(30),
         look_only: false,
-    };
+    }
+}
+
+/// What is refused at run time is refused until it is not, whatever else works meanwhile.
+#[tokio::test]
+async fn a_store_that_lost_a_right_is_steadily_away() {
+    let server = RedisServer::start();
+    server.set_user("flight", &rights::of_the_readme());
+    let url = server.url_for("flight", rights::PASSWORD, 0);
+    let store = RedisStore::connect(&url).await.unwrap();
+    let key = KeyDigest::from_bytes([1; 32]);
+    let (mut owner, own) = (store.session(key), ask());
+    let Joined::Own { token } = owner.join(own.clone()).await.unwrap() else { panic!("own") };
+    let flight = FlightRef { token, id: own.flight };
+    server.set_user("flight", &["-zadd".to_owned()]);
+    for _ in 0..3 {
+        let error = store.session(key).join(ask()).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Denied, "{error}");
+    }
+    let mut keeper = store.heartbeat();
+    let beats = [Beat::Renew { key, flight, lease: own.lease }];
     let began = Instant::now();
-    store.session(KeyDigest::from_bytes([1; 32])).join(join).await.unwrap();
-    assert!(began.elapsed() < Duration::from_secs(1));
-    eventually("it is said", async || log.text().contains("the user lacks the right to XADD"))
-        .await;
-    assert!(!log.text().contains(rights::PASSWORD));
-}
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    // Three probes' time.
+    while began.elapsed() < Duration::from_millis(1100) {
+        let renewed = keeper.beat(&beats).await.remove(0);
+        assert!(matches!(renewed, Ok(BeatReply::Renewed { .. })), "{renewed:?}");
+        assert_eq!(store.state(), StoreState::Degraded, "after {:?}", began.elapsed());
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
-}
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl tracing_subscriber::fmt::MakeWriter<'_> for Log {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
+    server.set_user("flight", &["+zadd".to_owned()]);
+    eventually("it is of use again", async || {
+        drop(store.session(key).join(ask()).await);
+        store.state() == StoreState::Ok
+    })
+    .await;
+    store.session(key).join(ask()).await.expect("nothing is missing");
 }

@@ -47,7 +47,7 @@ async fn is_pushed(one: &RedisStore, other: &RedisStore, n: u8) -> bool {
         status: EndStatus::Done,
         record: Some(b"answer"[..].into()),
         seal: None,
-        reusable: false,
+        fresh: Duration::ZERO,
         keep: Duration::from_secs(30),
         report: String::new(),
     };

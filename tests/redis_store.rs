@@ -48,7 +48,7 @@ fn done(flight: FlightRef, record: Option<&[u8]>) -> Finish {
         status: EndStatus::Done,
         record: record.map(Bytes::copy_from_slice),
         seal: None,
-        reusable: true,
+        fresh: Duration::MAX,
         keep: Duration::from_secs(30),
         report: String::new(),
     }

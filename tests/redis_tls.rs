@@ -96,7 +96,7 @@ async fn every_connection_is_encrypted() {
         status: EndStatus::Done,
         record: Some(record.clone().into()),
         seal: None,
-        reusable: false,
+        fresh: Duration::ZERO,
         keep: Duration::from_secs(30),
         report: String::new(),
     };

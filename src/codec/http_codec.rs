@@ -5,12 +5,12 @@ use std::{
 
 use http::{
     Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version,
-    header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
+    header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRANSFER_ENCODING},
 };
 use http_body::Body;
 use tower::BoxError;
 
-use super::{Asked, Begun, Codec, FlightToken, Judgement, Opened, grpc, value_codec};
+use super::{Asked, Codec, FlightToken, Judgement, Opened, grpc, value_codec};
 use crate::{
     body::{Replay, ResponseBody, Resumed},
     cache_status::FlightRole,
@@ -162,13 +162,16 @@ where
         !request.body().is_end_stream()
     }
 
-    fn begin(&self, request: &mut Request<ReqB>, token: Option<FlightToken>) -> Begun {
+    fn begin(&self, request: &mut Request<ReqB>, token: Option<FlightToken>) {
         if let Some(token) = token {
             request.extensions_mut().insert(token);
         }
         // The time limit of one caller is none of the others'.
         request.headers_mut().remove(grpc::TIMEOUT);
-        Begun { head_only: *request.method() == Method::HEAD }
+    }
+
+    fn is_head_only(&self, request: &Request<ReqB>) -> bool {
+        *request.method() == Method::HEAD
     }
 
     fn repeat(&self, request: &Request<ReqB>) -> Option<Request<ReqB>> {
@@ -192,7 +195,7 @@ where
 
     fn judge(&self, response: &Response<ResB>, asked: &Asked<'_>) -> Judgement {
         let (status, headers) = (response.status(), response.headers());
-        if policy::is_of_one_request(status) {
+        if policy::is_of_one_request(status) || policy::is_coded_for_transfer(headers) {
             return Judgement::Private;
         }
         let share = match response.extensions().get::<Share>() {
@@ -251,18 +254,29 @@ where
         let mut response = Response::new(ResponseBody::replay(body));
         *response.status_mut() = head.status;
         match extra {
-            Some(extra) => extra.give(&mut response),
+            Some(extra) => {
+                extra.give(&mut response);
+                // It was about inner's own body. What reads this one may know its length by
+                // now, and a server that is told of both breaks off.
+                response.headers_mut().remove(TRANSFER_ENCODING);
+            }
             None => response.headers_mut().clone_from(&head.headers),
         }
         self.mark(&mut response, role);
         Some(response)
     }
 
-    fn resume(&self, head: &Head, extra: Extra, body: Resumed<ResB>) -> Self::Response {
+    fn resume(
+        &self,
+        head: &Head,
+        extra: Extra,
+        body: Resumed<ResB>,
+        role: FlightRole,
+    ) -> Self::Response {
         let mut response = Response::new(ResponseBody::resumed(body));
         *response.status_mut() = head.status;
         extra.give(&mut response);
-        self.mark(&mut response, FlightRole::Owner);
+        self.mark(&mut response, role);
         response
     }
 

@@ -53,7 +53,14 @@ pub trait Codec<Req, Res, E>: Clone + Send + Sync + 'static {
     fn has_body(&self, request: &Req) -> bool;
 
     /// Prepares a request to be run for a flight, under this token if there is one.
-    fn begin(&self, request: &mut Req, token: Option<FlightToken>) -> Begun;
+    fn begin(&self, request: &mut Req, token: Option<FlightToken>);
+
+    /// Whether the response to this request comes without the body that its head speaks
+    /// of. By default it does not.
+    fn is_head_only(&self, request: &Req) -> bool {
+        let _ = request;
+        false
+    }
 
     /// A second request like this one, for a run that is lost; none where the request
     /// cannot be repeated. Asked before [`begin`](Self::begin).
@@ -113,8 +120,14 @@ pub trait Codec<Req, Res, E>: Clone + Send + Sync + 'static {
         role: FlightRole,
     ) -> Option<Self::Response>;
 
-    /// A response that was taken apart and then turned out not to be shareable.
-    fn resume(&self, head: &Head, extra: Self::Extra, body: Resumed<Self::Body>) -> Self::Response;
+    /// A response that was taken apart, and is its own caller's alone all the same.
+    fn resume(
+        &self,
+        head: &Head,
+        extra: Self::Extra,
+        body: Resumed<Self::Body>,
+        role: FlightRole,
+    ) -> Self::Response;
 
     /// A response that is its caller's alone.
     fn pass(&self, response: Res, role: FlightRole) -> Self::Response;
@@ -131,14 +144,6 @@ pub trait Codec<Req, Res, E>: Clone + Send + Sync + 'static {
 
     /// The text of an inner error, for followers.
     fn describe(&self, error: &E) -> String;
-}
-
-/// What a codec found in a request that is about to be run.
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct Begun {
-    /// The response comes without the body that its head speaks of.
-    pub head_only: bool,
 }
 
 /// Whether a response may be shared.

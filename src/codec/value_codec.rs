@@ -5,7 +5,7 @@ use std::{
     marker::PhantomData,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
 };
 
 use bytes::Bytes;
@@ -13,12 +13,12 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body::{Body, SizeHint};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Asked, Begun, Codec, FlightError, FlightToken, Judgement, Opened, gist::gist};
+use super::{Asked, Codec, FlightError, FlightToken, Judgement, Opened, gist::gist};
 use crate::{
     body::{Replay, Resumed},
     cache_status::FlightRole,
     error::Failure,
-    frame::Head,
+    frame::{Frame, Head},
 };
 
 /// The codec of services whose response is a value: what `T` says to serde is
@@ -101,9 +101,7 @@ where
         false
     }
 
-    fn begin(&self, _: &mut Req, _: Option<FlightToken>) -> Begun {
-        Begun::default()
-    }
+    fn begin(&self, _: &mut Req, _: Option<FlightToken>) {}
 
     fn repeat(&self, _: &Req) -> Option<Req> {
         None
@@ -133,7 +131,7 @@ where
         })
     }
 
-    fn resume(&self, _: &Head, own: T, _: Resumed<ValueBody>) -> T {
+    fn resume(&self, _: &Head, own: T, _: Resumed<ValueBody>, _: FlightRole) -> T {
         own
     }
 
@@ -178,19 +176,14 @@ fn read<T: Serialize + DeserializeOwned>(found: &HeaderValue, bytes: &[u8]) -> O
     (rest.is_empty() && *found == mark(gist(&value)?)[..]).then_some(value)
 }
 
-/// All of a body that is there already, in whatever pieces it came.
-fn whole(mut body: Replay) -> Option<Bytes> {
-    let mut all = Bytes::new();
-    let mut cx = Context::from_waker(Waker::noop());
-    loop {
-        let piece = match Pin::new(&mut body).poll_frame(&mut cx) {
-            Poll::Ready(Some(Ok(frame))) => frame.into_data().ok()?,
-            Poll::Ready(None) => return Some(all),
-            Poll::Ready(Some(Err(_))) | Poll::Pending => return None,
-        };
+/// The bytes of a body that is there already, in whatever pieces it came.
+fn whole(body: Replay) -> Option<Bytes> {
+    body.gather(Bytes::new(), |all, frame| match frame {
         // A value that this process wrote is one piece.
-        all = if all.is_empty() { piece } else { [all, piece].concat().into() };
-    }
+        Frame::Data(piece) if all.is_empty() => Some(piece),
+        Frame::Data(piece) => Some([all, piece].concat().into()),
+        Frame::Trailers(_) => None,
+    })
 }
 
 /// A written value, as one piece.

@@ -151,6 +151,42 @@ impl ConfigBuilder {
         self
     }
 
+    /// Whether the layer runs every request all the same, and only finds out whether those
+    /// that would have shared have got the same: shadow mode, to prove a key before it is
+    /// trusted. Default: off.
+    ///
+    /// Every caller's own request is run, as it comes; its response, error or panic is its
+    /// own, untouched, and nothing waits for a flight. In the response's
+    /// [`FlightRole`](crate::FlightRole) stands [`Bypass::Shadow`](crate::Bypass::Shadow).
+    /// Callers of one key that are in the air at the same moment, in all processes in
+    /// shadow mode on the store, are compared: each with the run that it would have
+    /// followed. They never meet those that share, so that one process of a fleet can try
+    /// a key.
+    ///
+    /// Compared is what followers would have been given: status, headers without those that
+    /// stay with their own caller ([`PER_REQUEST`](crate::PER_REQUEST), and what
+    /// [`drop_header`](crate::SingleFlightLayer::drop_header) names), the bytes of the
+    /// body, trailers; of values the bytes they are written as, in which a `HashMap` has no
+    /// order of its own. The headers `age`, `cache-status`, `date`, `expires` and
+    /// `server-timing` are left out, for no two runs have them alike. What may not be shared
+    /// is not compared, nor is a body that was dropped. What is used again
+    /// ([`reuse`](Self::reuse)) is not looked at.
+    ///
+    /// [`Stats`](crate::Stats) counts runs that agreed, differed, may not be shared, and
+    /// could not be compared. A difference is logged at `WARN` with the key's digest and
+    /// the parts that differ, by name; never with a value.
+    ///
+    /// It costs a hash over each body as it goes by, a task for each caller, and the store
+    /// what sharing would cost it, with digests in place of answers; a value is written for
+    /// each caller. A key that covers the body reads it before inner is run, as ever. Of one
+    /// key 1000 callers are compared at a time in a process, and 10,000 in all: fewer where
+    /// [`max_followers_per_key`](Self::max_followers_per_key) and
+    /// [`max_followers`](Self::max_followers) say so.
+    pub fn shadow(mut self, shadow: bool) -> Self {
+        self.config.shadow = shadow;
+        self
+    }
+
     /// Checks the settings against each other.
     ///
     /// # Errors

@@ -49,6 +49,7 @@ pub struct Config {
     pub(crate) abandon: Abandon,
     pub(crate) lease_loss: LeaseLoss,
     pub(crate) store_down: StoreDown,
+    pub(crate) shadow: bool,
 }
 
 impl Default for Config {
@@ -72,6 +73,7 @@ impl Default for Config {
             abandon: Abandon::default(),
             lease_loss: LeaseLoss::default(),
             store_down: StoreDown::default(),
+            shadow: false,
         }
     }
 }
@@ -106,5 +108,29 @@ impl Config {
         self.pass
             .unwrap_or_else(|| (took * 10).clamp(Duration::from_secs(5), MOST))
             .max(self.lease + Duration::from_secs(1))
+    }
+
+    /// What flights of digests go by, in shadow mode. They hold nobody up, so that what is
+    /// about waiting callers falls away; who has its answer and waits to compare it is
+    /// bounded instead.
+    pub(crate) fn for_shadow(&self) -> Option<Self> {
+        const PER_KEY: usize = 1000;
+        const IN_ALL: usize = 10_000;
+        self.shadow.then(|| Self {
+            reuse: Duration::ZERO,
+            wait_limit: None,
+            release_rate: None,
+            followers_per_key: Some(self.followers_per_key.unwrap_or(PER_KEY).min(PER_KEY)),
+            followers: Some(self.followers.unwrap_or(IN_ALL).min(IN_ALL)),
+            crowded: Crowded::Bypass,
+            // Digests alone: far more than heads have.
+            max_share_bytes: 4 * 1024 * 1024,
+            delivery: Delivery::Buffered,
+            abandon: Abandon::Abort,
+            lease_loss: LeaseLoss::Abort,
+            store_down: StoreDown::Open,
+            shadow: false,
+            ..self.clone()
+        })
     }
 }

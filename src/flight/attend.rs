@@ -11,11 +11,12 @@ use super::{
     publish::Publication,
 };
 use crate::{
-    config::{Abandon, LeaseLoss},
+    config::Abandon,
     flights::{Flight, FlightPhase, Origin, RunEnd, Stage},
     id::FlightRef,
     lease::{Lease, LeaseEnd},
     log::SharedRun,
+    record::Encoder,
     store::{Abandoned, EndStatus, Joined, Loss},
 };
 
@@ -134,7 +135,8 @@ impl Driver {
     pub(super) fn publication(&self, lease: &Arc<Lease>, run: &SharedRun) -> Publication {
         let key = self.flight.key();
         let session = self.core.store.session(key);
-        Publication::new(key, session, Arc::clone(lease), run, &self.core.config)
+        let encoder = Encoder::new(&self.core.sealer, &key, lease.flight());
+        Publication::new(encoder, session, Arc::clone(lease), run, &self.core.config)
     }
 
     /// More came than can be shared with those who are yet to come: the store knows the
@@ -212,57 +214,6 @@ impl Driver {
                 Err(LeaseEnd::Missing)
             }
         }
-    }
-
-    /// Whether a run goes on without a lease. Where the store can be asked and somebody
-    /// else owns by now, its callers follow: the process was paused, not cut off.
-    async fn goes_on_alone(&mut self, lost: LeaseEnd, run: &mut Run) -> bool {
-        let may = self.may_go_on_alone(lost, run);
-        if !may || lost == LeaseEnd::Forgotten {
-            return may;
-        }
-        let look = self.join(true);
-        match self.session.open().join(look).await {
-            Ok(Joined::Follow { flight, .. }) => {
-                let alone = flight.token <= self.known;
-                self.marked = true;
-                self.know(flight.token);
-                if alone {
-                    self.unmark();
-                }
-                alone
-            }
-            Ok(Joined::Done { flight, .. }) => {
-                self.know(flight.token);
-                false
-            }
-            Ok(_) => true,
-            Err(_) => {
-                // It may have come there all the same.
-                self.marked = true;
-                self.unmark();
-                true
-            }
-        }
-    }
-
-    /// A run that was forgotten goes on for its own callers, and so does one that is
-    /// cut off from the store where they can neither follow nor ask again: its request
-    /// cannot be repeated, or they have begun with its answer.
-    fn may_go_on_alone(&self, lost: LeaseEnd, run: &Run) -> bool {
-        let may = match lost {
-            LeaseEnd::Superseded
-            | LeaseEnd::Stopped
-            | LeaseEnd::HardTimeout
-            | LeaseEnd::IdleTimeout => false,
-            LeaseEnd::Forgotten => true,
-            LeaseEnd::Silence | LeaseEnd::Missing => {
-                self.core.config.lease_loss == LeaseLoss::FinishLocally
-                    || run.live
-                    || !(run.deposit.is_repeatable() || self.flight.has_deposit())
-            }
-        };
-        may && !self.flight.is_vacant()
     }
 
     pub(super) async fn attend_without_lease(&mut self, run: &mut Run) -> Outcome {

@@ -13,7 +13,7 @@ use crate::{
     flights::{FlightPhase, Origin, RunEnd, Verdict},
     id::FlightRef,
     lease::Lease,
-    log::SharedRun,
+    log::{Reuse, SharedRun},
     record::{self, Terms},
     store::{EndStatus, Finish, Finished, Joined, Loss, StoreError, StoreErrorKind},
 };
@@ -28,19 +28,20 @@ const TRIES: u32 = 4;
 /// An end, before it is known which flight's it is.
 pub(super) struct Ending {
     status: EndStatus,
-    reusable: bool,
+    reuse: Reuse,
     keep: Duration,
     report: String,
 }
 
 impl Ending {
     pub(super) fn new(status: EndStatus, keep: Duration) -> Self {
-        Self { status, reusable: false, keep, report: String::new() }
+        Self { status, reuse: Reuse::Never, keep, report: String::new() }
     }
 
     fn of(self, flight: FlightRef) -> Finish {
-        let Self { status, reusable, keep, report } = self;
-        Finish { flight, status, record: None, seal: None, reusable, keep, report }
+        let Self { status, reuse, keep, report } = self;
+        let fresh = reuse.left();
+        Finish { flight, status, record: None, seal: None, fresh, keep, report }
     }
 }
 
@@ -180,7 +181,7 @@ impl Driver {
         shared: &SharedRun,
     ) -> Told {
         let ending = Ending {
-            reusable: shared.reuse.lasts(None),
+            reuse: shared.reuse,
             ..Ending::new(EndStatus::Done, self.core.config.retention)
         };
         let (ending, answer) = match publication {
@@ -239,8 +240,9 @@ impl Driver {
         ending: Ending,
         mut answer: Answer<'_>,
     ) -> Told {
+        let reuse = ending.reuse;
         let mut finish = ending.of(lease.flight());
-        let reused = finish.reusable && self.core.config.reuse > Duration::ZERO;
+        let reused = !finish.fresh.min(self.core.config.reuse).is_zero();
         let mut wanted = reused || lease.waiters() > 0 || self.is_small(&answer);
         for _ in 0..TRIES {
             if wanted && finish.record.is_none() && finish.seal.is_none() {
@@ -253,10 +255,7 @@ impl Driver {
                             () = over(lease) => return Told::Unheard,
                         };
                         match sealed {
-                            Some(seal) => {
-                                finish.reusable &= stream.is_reusable();
-                                finish.seal = Some(seal);
-                            }
+                            Some(seal) => finish.seal = Some(seal),
                             // What others have of it ends here.
                             None => {
                                 answer = Answer::None;
@@ -268,7 +267,7 @@ impl Driver {
                     }
                 }
             }
-            match self.send(lease, &finish).await {
+            match self.send(lease, &mut finish, reuse).await {
                 Ok(Finished::Wanted) => wanted = true,
                 Ok(Finished::Gap { next }) => {
                     finish.seal = None;
@@ -298,11 +297,18 @@ impl Driver {
     /// Sends `finish` until it is answered: some times, and for as long as a lease takes
     /// where it fails sooner, as it does while the store is known to be away. Not where
     /// it has no room, and not when the lease is over.
-    async fn send(&mut self, lease: &Lease, finish: &Finish) -> Result<Finished, StoreError> {
+    async fn send(
+        &mut self,
+        lease: &Lease,
+        finish: &mut Finish,
+        reuse: Reuse,
+    ) -> Result<Finished, StoreError> {
         let give_up = Instant::now() + self.core.config.lease;
         let mut pauses = Pauses::new();
         let mut sent = 0;
         loop {
+            // The store counts its age from when it hears of it.
+            finish.fresh = reuse.left();
             let error = match self.session.open().finish(finish.clone()).await {
                 Err(error) if error.kind() != StoreErrorKind::Limit => error,
                 answered => return answered,
@@ -329,8 +335,8 @@ impl Driver {
     }
 
     fn encode(&self, lease: &Lease, run: &SharedRun) -> Bytes {
-        let terms = Terms { fresh: run.reuse.limit(), selection: run.selection.clone() };
+        let terms = Terms { selection: run.selection.clone() };
         let (key, flight) = (self.flight.key(), lease.flight());
-        record::encode(&key, flight, &run.head, &terms, &run.log.frames())
+        record::encode(&self.core.sealer, &key, flight, &run.head, &terms, &run.log.frames())
     }
 }

@@ -75,14 +75,39 @@ impl Driver {
         Next::Elect
     }
 
-    /// Gives a record's answer to all callers, unless it is too old to be used again.
-    /// None where it cannot be read, or is of a flight before `least`.
+    /// Gives the answer to all callers that a push has told of. A push is a hint: none
+    /// where it is to be looked up in the store.
+    pub(super) async fn give_out_pushed(&mut self, record: Option<Bytes>) -> Option<Next> {
+        let record = match record {
+            Some(record) => record,
+            None => self.fetch().await?,
+        };
+        self.give_out(&record, self.known, Origin::Elsewhere)
+    }
+
+    /// Whether a flight runs that a push has told the end of, as whoever may publish can:
+    /// what is left of its lease, and how many pieces there are.
+    pub(super) async fn still_runs(&mut self, followed: FlightRef) -> Option<(Duration, u64)> {
+        let look = self.join(true);
+        match self.session.open().join(look).await {
+            Ok(Joined::Follow { flight, left, pieces, .. }) if flight == followed => {
+                return Some((left, pieces));
+            }
+            // It is waited for nobody there, or may be.
+            Ok(Joined::Follow { .. }) | Err(_) => {
+                self.marked = true;
+                self.unmark();
+            }
+            Ok(_) => {}
+        }
+        None
+    }
+
+    /// Gives a record's answer to all callers. None where it cannot be read, or is of a
+    /// flight before `least`.
     pub(super) fn give_out(&mut self, record: &Bytes, least: u64, origin: Origin) -> Option<Next> {
-        match record::decode(&self.flight.key(), record) {
+        match record::decode(&self.core.sealer, &self.flight.key(), record) {
             Ok(found) if found.flight.token >= least => {
-                if origin == Origin::Reused && self.is_stale(found.terms.fresh) {
-                    return Some(Next::Elect);
-                }
                 let run = SharedRun {
                     head: Arc::new(found.head),
                     log: Log::complete(found.frames),
@@ -99,27 +124,12 @@ impl Driver {
         }
     }
 
-    /// Whether an answer that is used again is fresh for less than it was asked for by:
-    /// then it is asked for by that. Its age is known to the store alone.
-    pub(super) fn is_stale(&mut self, fresh: Option<Duration>) -> bool {
-        match fresh {
-            Some(fresh) if fresh < self.reuse => {
-                self.reuse = fresh;
-                true
-            }
-            _ => false,
-        }
-    }
-
     /// Gives a stored answer to all callers that is there as a stream; what cannot be
     /// read is a miss.
     async fn deliver_stream(&mut self, flight: FlightRef, origin: Origin) -> Next {
         let mut inflow = self.inflow(flight, origin);
         if let Flow::Ended(end) = self.read_rest(&mut inflow).await {
             return self.end_of_stream(inflow, &end);
-        }
-        if inflow.is_stale() {
-            return Next::Elect;
         }
         if inflow.has_begun() {
             return self.unreadable(&inflow);

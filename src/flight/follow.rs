@@ -78,7 +78,13 @@ impl Driver {
                         watch.leave();
                         return Ok(Next::Over);
                     }
-                    pushed = self.session.open().pushed() => Step::from_push(pushed, flight),
+                    pushed = self.session.open().pushed() => match Step::from_push(pushed, flight) {
+                        step if step.costs(inflow.has_begun()) => {
+                            let runs = self.still_runs(flight).await;
+                            runs.map_or(step, |(left, pieces)| Step::Wait { left, pieces })
+                        }
+                        step => step,
+                    },
                     joined = watch.seen() => {
                         joined.map_or(Step::Elect, |joined| self.step_from_look(joined, flight))
                     }
@@ -86,13 +92,10 @@ impl Driver {
                 },
             };
             let step = match step {
-                Step::Done(Some(record))
-                    if self.give_out(&record, self.known, Origin::Elsewhere).is_some() =>
-                {
-                    return Ok(Next::Over);
-                }
-                // A push is a hint: what cannot be read of it is read in the store.
-                Step::Done(Some(_)) => Step::Look,
+                Step::Done(record) => match self.give_out_pushed(record).await {
+                    Some(next) => return Ok(next),
+                    None => Step::Look,
+                },
                 step => step,
             };
             let step = match step {
@@ -112,7 +115,7 @@ impl Driver {
                 step => step,
             };
             let flow = match step {
-                Step::Stay | Step::Look => continue,
+                Step::Stay | Step::Look | Step::Done(_) => continue,
                 Step::Piece { index, .. } if index < inflow.next() => continue,
                 Step::Piece { index, piece: Some(piece) } if index == inflow.next() => {
                     match self.take_piece(&mut inflow, &piece).await {
@@ -136,9 +139,6 @@ impl Driver {
                 Step::Lost => {
                     self.let_it_reclaim(&mut due, &mut lost);
                     continue;
-                }
-                Step::Done(record) => {
-                    return Ok(self.deliver(flight, record, Origin::Elsewhere).await);
                 }
                 Step::Streamed => self.read_rest(&mut inflow).await,
                 Step::Take(joined) => return Ok(self.take(joined).await),
@@ -263,6 +263,19 @@ enum Step {
 }
 
 impl Step {
+    /// Whether it costs callers the answer that they wait for, who may have begun.
+    fn costs(&self, begun: bool) -> bool {
+        match self {
+            Self::Ended(end) => match end.status {
+                EndStatus::Private | EndStatus::TooLarge => true,
+                EndStatus::Failed => begun,
+                _ => false,
+            },
+            Self::Take(_) => true,
+            _ => false,
+        }
+    }
+
     fn from_push(pushed: Pushed, followed: FlightRef) -> Self {
         match pushed {
             Pushed::Gap => Self::Look,

@@ -22,8 +22,6 @@ pub(super) struct Inflow {
     decoder: Decoder,
     /// From the first piece on.
     run: Option<SharedRun>,
-    /// It is asked for again, by a shorter age.
-    stale: bool,
     /// They are handed on with the end.
     trailers: Option<HeaderMap>,
 }
@@ -54,11 +52,6 @@ impl Inflow {
         self.run.is_some()
     }
 
-    /// Whether it was found to be fresh for less than it was asked for by.
-    pub(super) fn is_stale(&self) -> bool {
-        self.stale
-    }
-
     /// Whether callers have begun with what this flight gives, and it goes on.
     pub(super) fn goes_on(&self, flight: FlightRef) -> bool {
         self.flight == flight && self.run.as_ref().is_some_and(|run| !run.log.has_ended())
@@ -81,8 +74,8 @@ impl Inflow {
 
 impl Driver {
     pub(super) fn inflow(&self, flight: FlightRef, origin: Origin) -> Inflow {
-        let decoder = Decoder::new(&self.flight.key(), flight);
-        Inflow { flight, origin, decoder, run: None, stale: false, trailers: None }
+        let decoder = Decoder::new(&self.core.sealer, &self.flight.key(), flight);
+        Inflow { flight, origin, decoder, run: None, trailers: None }
     }
 
     /// Hands on what is in the next piece; false where it does not fit.
@@ -93,10 +86,6 @@ impl Driver {
         };
         let mut opened = None;
         if let Some((head, length, terms)) = head {
-            if inflow.origin == Origin::Reused && self.is_stale(terms.fresh) {
-                inflow.stale = true;
-                return false;
-            }
             let log = Log::new(self.core.config.max_share_bytes, length);
             let run = SharedRun {
                 head: Arc::new(head),

@@ -1,7 +1,7 @@
 //! The driver of a flight: one task per key and process, which owns, follows,
 //! takes over, or lets every caller run alone.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use tokio::{runtime::Handle, time::Instant};
 use tracing::{Instrument, Span};
@@ -18,6 +18,7 @@ use crate::{
     store::{Join, Joined, StoreError, StoreErrorKind},
 };
 
+mod alone;
 mod attend;
 mod conclude;
 mod deliver;
@@ -64,9 +65,6 @@ struct Driver {
     gave_up: bool,
     /// Whether others wait for the run that it had.
     yields: bool,
-    /// How old an answer may be that is used again: less than the settings say where one
-    /// was found that is not fresh for that long.
-    reuse: Duration,
 }
 
 /// What comes after a step of the driver.
@@ -87,7 +85,6 @@ impl Driver {
     fn new(core: Arc<Core>, flight: Arc<Flight>) -> Self {
         let session = Line::new(&core.store, flight.name());
         Self {
-            reuse: core.config.reuse,
             core,
             flight: Settling(flight),
             session,
@@ -248,7 +245,7 @@ impl Driver {
             waiter: self.waiter,
             known: self.known,
             lease: config.lease,
-            reuse: self.reuse,
+            reuse: config.reuse,
             retention: config.retention,
             look_only,
         }

@@ -8,9 +8,9 @@ use std::sync::{
 use super::publisher::{Publisher, Stop};
 use crate::{
     config::Config,
-    id::KeyDigest,
     lease::Lease,
     log::SharedRun,
+    record::Encoder,
     store::{BoxFuture, Seal, Session},
 };
 
@@ -29,13 +29,13 @@ enum Work {
 
 impl Publication {
     pub(super) fn new(
-        key: KeyDigest,
+        encoder: Encoder,
         session: Box<dyn Session>,
         lease: Arc<Lease>,
         run: &SharedRun,
         config: &Config,
     ) -> Self {
-        let publisher = Box::new(Publisher::new(key, session, lease, run, config));
+        let publisher = Box::new(Publisher::new(encoder, session, lease, run, config));
         let begun = publisher.begun();
         Self { work: Work::Going(Box::pin(publisher.go())), begun }
     }
@@ -67,14 +67,6 @@ impl Publication {
         match &self.work {
             Work::Over(publisher, Stop::Ended) => Some(publisher.seal()),
             _ => None,
-        }
-    }
-
-    /// Whether the answer may be used again, now that it has come to its end.
-    pub(super) fn is_reusable(&self) -> bool {
-        match &self.work {
-            Work::Over(publisher, _) => publisher.is_reusable(),
-            _ => false,
         }
     }
 

@@ -22,7 +22,6 @@ use super::{
 };
 use crate::{
     config::Config,
-    id::KeyDigest,
     lease::Lease,
     log::{Next, Reader, SharedRun},
     record::{Encoder, Terms},
@@ -75,23 +74,18 @@ pub(super) struct Publisher {
     lease_time: Duration,
     keep: Duration,
     most: usize,
-    /// How old an answer may be that is used again, as the settings say.
-    reuse: Duration,
-    /// How long after its end the answer is said to be fresh, where that was said before
-    /// its end.
-    promised_fresh: Option<Duration>,
 }
 
 impl Publisher {
     pub(super) fn new(
-        key: KeyDigest,
+        encoder: Encoder,
         session: Box<dyn Session>,
         lease: Arc<Lease>,
         run: &SharedRun,
         config: &Config,
     ) -> Self {
         Self {
-            encoder: Encoder::new(&key, lease.flight()),
+            encoder,
             session,
             lease,
             run: run.clone(),
@@ -106,8 +100,6 @@ impl Publisher {
             lease_time: config.lease,
             keep: config.retention,
             most: config.max_share_bytes,
-            reuse: config.reuse,
-            promised_fresh: None,
         }
     }
 
@@ -264,7 +256,8 @@ impl Publisher {
         let (mut piece, mut size, mut counted) = (Vec::new(), 0, 0);
         let promised = self.run.log.promised();
         let first = self.encoder.pieces() == 0;
-        let terms = if first { self.terms() } else { Terms::default() };
+        let terms =
+            if first { Terms { selection: self.run.selection.clone() } } else { Terms::default() };
         let mut head = first.then_some((&*self.run.head, promised, &terms));
         let mut bytes = 0;
         while bytes < STEP
@@ -286,23 +279,6 @@ impl Publisher {
             self.window.push(counted);
         }
         pieces
-    }
-
-    /// Who may have the answer. While it comes nobody knows how fresh it will be at its
-    /// end, from which its age is counted: then it is said to be fresh for as long as the
-    /// settings use it, and the end says whether that is true.
-    fn terms(&mut self) -> Terms {
-        let mut fresh = self.run.reuse.limit();
-        if !self.run.log.has_ended() {
-            fresh = fresh.map(|fresh| fresh.min(self.reuse));
-            self.promised_fresh = fresh;
-        }
-        Terms { fresh, selection: self.run.selection.clone() }
-    }
-
-    /// Whether what was said of the answer's freshness is true at its end.
-    pub(super) fn is_reusable(&self) -> bool {
-        self.run.reuse.lasts(self.promised_fresh)
     }
 
     fn may_inline(&mut self, pieces: &[Bytes]) -> bool {

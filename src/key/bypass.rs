@@ -47,11 +47,14 @@ pub enum Bypass {
     CrowdedKey,
     /// The flights of this process have as many followers as they may in all.
     Crowded,
+    /// The layer is in shadow mode:
+    /// [`ConfigBuilder::shadow`](crate::ConfigBuilder::shadow).
+    Shadow,
 }
 
 impl Bypass {
     /// How many reasons there are.
-    pub(crate) const KINDS: usize = Self::Crowded as usize + 1;
+    pub(crate) const KINDS: usize = Self::Shadow as usize + 1;
 
     /// A short name that never changes, fit for a label.
     ///
@@ -80,6 +83,7 @@ impl Bypass {
             Self::SwitchedOff => "switched_off",
             Self::CrowdedKey => "crowded_key",
             Self::Crowded => "crowded",
+            Self::Shadow => "shadow",
         }
     }
 }

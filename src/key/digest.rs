@@ -8,6 +8,7 @@ use crate::id::{FORMAT, KeyDigest};
 // Names the layout of keys: a release that changes it must not meet another
 // release under one digest with another meaning.
 const LAYOUT: &[u8] = b"tower-singleflight key 1";
+const SHADOW_LAYOUT: &[u8] = b"tower-singleflight key in shadow mode 1";
 const BESIDE: &[u8] = b"tower-singleflight beside a key 1";
 const SECRET: &str = "tower-singleflight 2025 fleet secret for key digests";
 
@@ -18,6 +19,7 @@ pub(crate) struct Digester {
     namespace: Box<[u8]>,
     secret: Option<[u8; 32]>,
     local: RandomState,
+    shadow: bool,
 }
 
 impl Digester {
@@ -28,7 +30,13 @@ impl Digester {
             namespace: namespace.as_bytes().into(),
             secret: secret.map(|secret| blake3::derive_key(SECRET, secret)),
             local: RandomState::new(),
+            shadow: false,
         }
+    }
+
+    /// For flights of digests, which meet no others.
+    pub(crate) fn for_shadow(&self) -> Self {
+        Self { shadow: true, ..self.clone() }
     }
 
     /// As another release does it.
@@ -63,7 +71,7 @@ impl Digester {
     }
 
     pub(crate) fn digest(&self, key: &Key) -> KeyDigest {
-        let mut hasher = self.hasher(LAYOUT);
+        let mut hasher = self.hasher(if self.shadow { SHADOW_LAYOUT } else { LAYOUT });
         // The key comes last and carries its own lengths.
         hasher.update(key.as_bytes());
         KeyDigest::from_bytes(*hasher.finalize().as_bytes())

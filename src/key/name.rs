@@ -10,6 +10,7 @@ use crate::id::KeyDigest;
 /// A key as the flights of a layer go by it: by the whole of it, and by a hash that nobody
 /// outside can foretell. Its digest is made when somebody asks for it, as stores and logs
 /// do.
+#[derive(Clone)]
 pub(crate) struct Name {
     key: Key,
     hash: u64,

@@ -120,6 +120,15 @@ impl Reader {
             _ => self.log.promised,
         }
     }
+
+    /// The length that clients are told before they get the body, where they are told one.
+    /// On HTTP/1 no trailers come after a length, so none is told of a body that has some
+    /// and did not have a length from the start.
+    pub(crate) fn told_length(&self) -> Option<u64> {
+        let ends_in_trailers =
+            || matches!(self.log.state().frames.back(), Some(Frame::Trailers(_)));
+        self.log.promised.or_else(|| self.length().filter(|_| !ends_in_trailers()))
+    }
 }
 
 impl Drop for Reader {

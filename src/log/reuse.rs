@@ -22,24 +22,13 @@ impl Reuse {
         }
     }
 
-    /// What is left of it now, where it has a limit: zero where nothing is.
-    pub(crate) fn left(self) -> Option<Duration> {
+    /// What is left of it now.
+    pub(crate) fn left(self) -> Duration {
         match self {
-            Self::Never => Some(Duration::ZERO),
-            Self::Until(until) => Some(until.saturating_duration_since(Instant::now())),
-            Self::Unlimited => None,
+            Self::Never => Duration::ZERO,
+            Self::Until(until) => until.saturating_duration_since(Instant::now()),
+            Self::Unlimited => Duration::MAX,
         }
-    }
-
-    /// What is left of a limit that others are to be told of.
-    pub(crate) fn limit(self) -> Option<Duration> {
-        self.left().filter(|_| self != Self::Never)
-    }
-
-    /// Whether it may be used again for so long from now on, or at all where `None`.
-    pub(crate) fn lasts(self, time: Option<Duration>) -> bool {
-        let wanted = time.unwrap_or(Duration::from_nanos(1));
-        self.left().is_none_or(|left| left >= wanted)
     }
 }
 
@@ -51,16 +40,14 @@ mod tests {
     async fn what_is_left_runs_out() {
         let second = Duration::from_secs(1);
         assert_eq!(Reuse::lasting(Duration::ZERO), Reuse::Never);
-        assert!(!Reuse::Never.lasts(None) && Reuse::Never.limit().is_none());
+        assert_eq!(Reuse::Never.left(), Duration::ZERO);
         for unlimited in [Duration::MAX, Duration::MAX - second] {
-            let reuse = Reuse::lasting(unlimited);
-            assert!(reuse.left().is_none() && reuse.lasts(Some(unlimited)));
+            assert_eq!(Reuse::lasting(unlimited).left(), Duration::MAX);
         }
         let reuse = Reuse::lasting(second * 2);
         tokio::time::advance(second).await;
-        assert_eq!(reuse.left(), Some(second));
-        assert!(reuse.lasts(Some(second)) && !reuse.lasts(Some(second * 2)) && reuse.lasts(None));
+        assert_eq!(reuse.left(), second);
         tokio::time::advance(second * 2).await;
-        assert!(!reuse.lasts(None));
+        assert_eq!(reuse.left(), Duration::ZERO);
     }
 }

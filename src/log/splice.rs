@@ -94,7 +94,7 @@ impl Splice {
         }
         let reader = run.log.reader().ok_or(TOO_LATE)?;
         // A server may have told its client how long the body is.
-        if self.reader.length().is_some_and(|told| reader.length() != Some(told)) {
+        if self.reader.told_length().is_some_and(|told| reader.length() != Some(told)) {
             return Err(DIFFERS);
         }
         if self.read > 0 {
@@ -117,6 +117,11 @@ impl Splice {
     /// The bytes of data that are still to come, where that is known.
     pub(crate) fn remaining(&self) -> Option<u64> {
         self.reader.length()?.checked_sub(self.read)
+    }
+
+    /// Whether clients are told so.
+    pub(crate) fn tells_length(&self) -> bool {
+        self.reader.told_length().is_some()
     }
 }
 

@@ -12,7 +12,7 @@ mod tests;
 pub(crate) use self::{
     fresh::fresh_for,
     replay::Replay,
-    share::{Policy, is_grpc_error, is_of_one_request},
+    share::{Policy, is_coded_for_transfer, is_grpc_error, is_of_one_request},
     vary::{Vary, vary},
 };
 pub use self::{

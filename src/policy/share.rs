@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use http::{
     HeaderMap, StatusCode,
-    header::{CACHE_CONTROL, SET_COOKIE},
+    header::{CACHE_CONTROL, SET_COOKIE, TRANSFER_ENCODING},
 };
 
 use crate::headers::{is_token, members};
@@ -28,7 +28,8 @@ use crate::headers::{is_token, members};
 /// # What stays as it is
 ///
 /// Neither can share what does not fit other requests by its form: a response with a
-/// status of 1xx, 206 or 304, one with `vary: *`, or, with callers whose values differ, one with
+/// status of 1xx, 206 or 304, one with `vary: *`, one that is coded for its own connection
+/// (a `transfer-encoding` beyond `chunked`), or, with callers whose values differ, one with
 /// a `vary` on headers outside the key. A 5xx and a failed gRPC call are given to those who
 /// waited, and to nobody later.
 ///
@@ -187,6 +188,12 @@ impl fmt::Debug for Policy {
 pub(crate) fn is_of_one_request(status: StatusCode) -> bool {
     status.is_informational()
         || matches!(status, StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED)
+}
+
+/// Whether the bytes of a body are not the answer's own: they are coded for one connection,
+/// and whoever may not be told so cannot read them.
+pub(crate) fn is_coded_for_transfer(headers: &HeaderMap) -> bool {
+    members(headers, &TRANSFER_ENCODING).any(|coding| !is_token(coding, "chunked"))
 }
 
 /// Whether gRPC says, in headers or in trailers, that a call failed.

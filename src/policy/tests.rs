@@ -151,6 +151,14 @@ fn what_inner_says_goes_before_the_policy() {
             assert_eq!(said(share, status, &[]), Judgement::Private);
         }
         assert_eq!(said(share, 200, &[("vary", "*")]), Judgement::Private);
+        for coding in ["gzip, chunked", "gzip", "x-own"] {
+            let coded = [("transfer-encoding", coding)];
+            assert_eq!(said(share, 200, &coded), Judgement::Private, "{coding}");
+        }
+        assert!(matches!(
+            said(share, 200, &[("transfer-encoding", "Chunked")]),
+            Judgement::Shared { .. }
+        ));
         assert!(
             matches!(said(share, 200, &[("vary", "x-plan")]), Judgement::Shared { varies, .. } if varies.len() == 1)
         );

@@ -1,12 +1,14 @@
 //! Records and pieces, out of any bytes.
 #![allow(unreachable_pub, reason = "no part of the public interface")]
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use super::{Decoder, Encoder, TERMS_VERSION, Terms, VERSION, decode, encode, stream, whole};
+use super::{
+    Decoder, Encoder, Sealer, TERMS_VERSION, Terms, VERSION, decode, encode, stream, whole,
+};
 use crate::{
     frame::{Frame, Head},
     fuzzing::Tape,
@@ -16,6 +18,7 @@ use crate::{
 };
 
 const KEY: KeyDigest = KeyDigest::from_bytes([7; 32]);
+const SEALER: Sealer = Sealer::NONE;
 const OTHER: KeyDigest = KeyDigest::from_bytes([8; 32]);
 
 fn flight(token: u64) -> FlightRef {
@@ -31,7 +34,7 @@ fn head() -> Head {
 
 fn terms() -> Terms {
     let selection = Selection::from_parts(vec![HeaderName::from_static("x-plan")], [9; 32]);
-    Terms { fresh: Some(Duration::from_secs(3)), selection: Some(Arc::new(selection)) }
+    Terms { selection: Some(Arc::new(selection)) }
 }
 
 fn frames() -> Vec<Frame> {
@@ -41,7 +44,7 @@ fn frames() -> Vec<Frame> {
 
 /// A stream of four pieces.
 fn written(key: KeyDigest, token: u64) -> (Vec<Bytes>, Seal) {
-    let mut encoder = Encoder::new(&key, flight(token));
+    let mut encoder = Encoder::new(&SEALER, &key, flight(token));
     let frames = frames();
     let pieces = frames.chunks(1).enumerate().map(|(at, frames)| {
         let opening = head();
@@ -62,19 +65,20 @@ fn same(a: &[Frame], b: &[Frame]) -> bool {
 /// Any bytes as a record: read as none, or as one that says the same when it is written
 /// again; and never as that of another key.
 pub fn records(data: &[u8]) {
-    let sealed = [VERSION, TERMS_VERSION].map(|version| whole::sealed(version, data));
+    let sealed = [VERSION, TERMS_VERSION].map(|version| whole::sealed(&SEALER, version, data));
     for bytes in sealed.into_iter().chain([Bytes::copy_from_slice(data)]) {
-        let Ok(record) = decode(&KEY, &bytes) else { continue };
-        assert!(decode(&OTHER, &bytes).is_err());
-        let again = encode(&KEY, record.flight, &record.head, &record.terms, &record.frames);
-        let read = decode(&KEY, &again).expect("what was written is read");
+        let Ok(record) = decode(&SEALER, &KEY, &bytes) else { continue };
+        assert!(decode(&SEALER, &OTHER, &bytes).is_err());
+        let again =
+            encode(&SEALER, &KEY, record.flight, &record.head, &record.terms, &record.frames);
+        let read = decode(&SEALER, &KEY, &again).expect("what was written is read");
         assert_eq!((read.flight, read.head.status), (record.flight, record.head.status));
         assert_eq!(read.terms, record.terms);
         assert!(read.head.headers.iter().eq(&record.head.headers));
         assert!(same(&read.frames, &record.frames));
     }
     // One that is whole, but for what the bytes say.
-    let good = encode(&KEY, flight(7), &head(), &terms(), &frames());
+    let good = encode(&SEALER, &KEY, flight(7), &head(), &terms(), &frames());
     let mut tape = Tape::new(data);
     let mut bad = good.to_vec();
     for _ in 0..3 {
@@ -82,7 +86,7 @@ pub fn records(data: &[u8]) {
         bad[at] ^= tape.byte();
     }
     bad.truncate(good.len() - usize::from(tape.byte() % 4));
-    assert_eq!(decode(&KEY, &bad.clone().into()).is_ok(), bad == good);
+    assert_eq!(decode(&SEALER, &KEY, &bad.clone().into()).is_ok(), bad == good);
 }
 
 /// Any pieces in any order: only the next one of the stream is read, and only the whole
@@ -90,7 +94,7 @@ pub fn records(data: &[u8]) {
 pub fn pieces(data: &[u8]) {
     let (own, seal) = written(KEY, 7);
     let others = [written(KEY, 8), written(OTHER, 7)];
-    let mut decoder = Decoder::new(&KEY, flight(7));
+    let mut decoder = Decoder::new(&SEALER, &KEY, flight(7));
     let mut tape = Tape::new(data);
     let mut text = Vec::new();
     while let Some(step) = tape.next() {
@@ -138,9 +142,9 @@ fn read(decoder: &mut Decoder, piece: &Bytes, text: &mut Vec<u8>) -> bool {
 /// Where to begin with [`records`].
 #[must_use]
 pub fn record_seeds() -> Vec<Vec<u8>> {
-    let whole = encode(&KEY, flight(7), &head(), &terms(), &frames()).to_vec();
+    let whole = encode(&SEALER, &KEY, flight(7), &head(), &terms(), &frames()).to_vec();
     let bare = Head { status: StatusCode::NO_CONTENT, headers: HeaderMap::new() };
-    let bare = encode(&KEY, flight(1), &bare, &Terms::default(), &[]).to_vec();
+    let bare = encode(&SEALER, &KEY, flight(1), &bare, &Terms::default(), &[]).to_vec();
     // What is between the version and the checksum.
     let body = whole[4..whole.len() - 32].to_vec();
     vec![whole, bare, body]
@@ -170,8 +174,8 @@ mod tests {
         ) {
             let head = Head { status: StatusCode::from_u16(status).unwrap(), ..head() };
             let terms = terms();
-            let mut encoder = Encoder::new(&KEY, flight(7));
-            let mut decoder = Decoder::new(&KEY, flight(7));
+            let mut encoder = Encoder::new(&SEALER, &KEY, flight(7));
+            let mut decoder = Decoder::new(&SEALER, &KEY, flight(7));
             for (at, data) in dealt.into_iter().enumerate() {
                 let frames: Vec<_> =
                     data.into_iter().map(|data| Frame::Data(data.into())).collect();

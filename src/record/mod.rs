@@ -1,8 +1,9 @@
 //! The stored forms of a response: whole, or a stream of pieces.
 //!
 //! A magic word, a version, a body in postcard, and a BLAKE3 checksum over all of
-//! that. Key and flight go into it: a record that answers another question is as bad
-//! as a damaged one. Whoever cannot read a record takes it for a miss.
+//! that, which is keyed where the fleet has a secret. Key and flight go into it: a record
+//! that answers another question is as bad as a damaged one. Whoever cannot read a record
+//! takes it for a miss.
 
 use std::fmt;
 
@@ -10,12 +11,14 @@ use crate::id::FORMAT;
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod sealer;
 mod stream;
 mod terms;
 mod whole;
 mod wire;
 
 pub(crate) use self::{
+    sealer::Sealer,
     stream::{Decoder, Encoder},
     terms::Terms,
     whole::{decode, encode},
@@ -23,7 +26,7 @@ pub(crate) use self::{
 
 const VERSION: u8 = FORMAT;
 /// Of records with [`Terms`], which releases that know the plain ones alone must not read.
-const TERMS_VERSION: u8 = 2;
+const TERMS_VERSION: u8 = 3;
 const CHECKSUM: usize = blake3::OUT_LEN;
 
 /// Why bytes are not a record that can be used.
@@ -31,9 +34,9 @@ const CHECKSUM: usize = blake3::OUT_LEN;
 pub(crate) enum BadRecord {
     /// Too short, or not written by this crate.
     Foreign,
-    /// Written by another release.
+    /// Written by another release, or with a secret where here is none, or without.
     Version(u8),
-    /// Damaged.
+    /// Damaged, or forged.
     Checksum,
     /// Whole, but with something in it that no response has.
     Malformed,
@@ -46,7 +49,7 @@ impl fmt::Display for BadRecord {
         match self {
             Self::Foreign => f.write_str("not a record"),
             Self::Version(found) => {
-                write!(f, "record of version {found}, not {VERSION} or {TERMS_VERSION}")
+                write!(f, "record of version {found}, which is not read here")
             }
             Self::Checksum => f.write_str("record is damaged"),
             Self::Malformed => f.write_str("record is malformed"),

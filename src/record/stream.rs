@@ -3,14 +3,14 @@
 //!
 //! The chain begins with key and flight and its links are BLAKE3 over what a piece
 //! holds: a piece that is damaged, missing, repeated, or of another flight does not
-//! fit.
+//! fit; with a secret, neither does one that was made without it, nor such a seal.
 
 use bytes::Bytes;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BadRecord, CHECKSUM, Terms, VERSION,
+    BadRecord, CHECKSUM, Sealer, Terms, VERSION,
     terms::prefix,
     wire::{Field, Piece, fields, frames_of, header_map, is_nothing, list},
 };
@@ -22,11 +22,12 @@ use crate::{
 
 const MAGIC: &[u8; 3] = b"tsp";
 const PREFIX: usize = MAGIC.len() + 1;
-const NO_TERMS: Terms = Terms { fresh: None, selection: None };
+const NO_TERMS: Terms = Terms { selection: None };
 
 /// A stream's state, the same on both of its ends.
 #[derive(Clone, Debug)]
 struct Chain {
+    sealer: Sealer,
     link: [u8; CHECKSUM],
     pieces: u64,
     /// Bytes of data so far.
@@ -34,15 +35,13 @@ struct Chain {
 }
 
 impl Chain {
-    fn new(key: &KeyDigest, flight: FlightRef) -> Self {
-        let mut link = blake3::Hasher::new();
-        link.update(MAGIC).update(key.as_bytes());
-        link.update(&flight.token.to_le_bytes()).update(&flight.id.as_u128().to_le_bytes());
-        Self { link: *link.finalize().as_bytes(), pieces: 0, bytes: 0 }
+    fn new(sealer: &Sealer, key: &KeyDigest, flight: FlightRef) -> Self {
+        let link = *sealer.begin(MAGIC, key, flight).as_bytes();
+        Self { sealer: *sealer, link, pieces: 0, bytes: 0 }
     }
 
-    fn after(&self, piece: &[u8]) -> [u8; CHECKSUM] {
-        *blake3::keyed_hash(&self.link, piece).as_bytes()
+    fn after(&self, piece: &[u8]) -> blake3::Hash {
+        self.sealer.link(&self.link, piece)
     }
 
     fn go_on(&mut self, link: [u8; CHECKSUM], frames: &[Frame]) {
@@ -51,8 +50,14 @@ impl Chain {
         self.bytes += frames.iter().map(data_bytes).sum::<u64>();
     }
 
+    fn is_proven_by(&self, told: &Proof) -> bool {
+        let link = self.sealer.close(&self.link, self.pieces, self.bytes);
+        told.bytes == self.bytes && link == told.link
+    }
+
     fn proof(&self) -> Proof {
-        Proof { bytes: self.bytes, link: self.link }
+        let link = *self.sealer.close(&self.link, self.pieces, self.bytes).as_bytes();
+        Proof { bytes: self.bytes, link }
     }
 }
 
@@ -63,7 +68,7 @@ fn data_bytes(frame: &Frame) -> u64 {
     }
 }
 
-#[derive(Serialize, Deserialize, PartialEq, Eq)]
+#[derive(Serialize, Deserialize)]
 struct Proof {
     bytes: u64,
     link: [u8; CHECKSUM],
@@ -94,8 +99,8 @@ struct Start<'a> {
 pub(crate) struct Encoder(Chain);
 
 impl Encoder {
-    pub(crate) fn new(key: &KeyDigest, flight: FlightRef) -> Self {
-        Self(Chain::new(key, flight))
+    pub(crate) fn new(sealer: &Sealer, key: &KeyDigest, flight: FlightRef) -> Self {
+        Self(Chain::new(sealer, key, flight))
     }
 
     /// How many pieces were written.
@@ -120,11 +125,11 @@ impl Encoder {
         let size = frames.iter().map(|frame| frame.size() + 16).sum::<usize>();
         let mut out = Vec::with_capacity(PREFIX + 64 + size + CHECKSUM);
         out.extend_from_slice(MAGIC);
-        out.push(terms.version());
+        out.push(self.0.sealer.version(terms.version()));
         // A vector takes everything; without bytes the piece would be a miss.
         let out = postcard::to_extend(&Body { head, pieces }, out).unwrap_or_default();
         let mut out = terms.write(out);
-        let link = self.0.after(&out);
+        let link = *self.0.after(&out).as_bytes();
         out.extend_from_slice(&link);
         self.0.go_on(link, frames);
         out.into()
@@ -142,8 +147,8 @@ impl Encoder {
 pub(crate) struct Decoder(Chain);
 
 impl Decoder {
-    pub(crate) fn new(key: &KeyDigest, flight: FlightRef) -> Self {
-        Self(Chain::new(key, flight))
+    pub(crate) fn new(sealer: &Sealer, key: &KeyDigest, flight: FlightRef) -> Self {
+        Self(Chain::new(sealer, key, flight))
     }
 
     /// The number of the piece that comes next.
@@ -161,7 +166,7 @@ impl Decoder {
         &mut self,
         bytes: &Bytes,
     ) -> Result<(Option<Opening<Head>>, Vec<Frame>), BadRecord> {
-        let (version, rest) = prefix(*MAGIC, bytes)?;
+        let (version, rest) = prefix(&self.0.sealer, *MAGIC, bytes)?;
         let (body, link) = rest.split_last_chunk::<CHECKSUM>().ok_or(BadRecord::Checksum)?;
         if self.0.after(&bytes[..PREFIX + body.len()]) != *link {
             return Err(BadRecord::Checksum);
@@ -184,7 +189,8 @@ impl Decoder {
     /// Whether the seal is that of what was read.
     pub(crate) fn is_sealed_by(&self, seal: &Seal) -> bool {
         seal.pieces == self.0.pieces
-            && postcard::from_bytes::<Proof>(&seal.proof).is_ok_and(|told| told == self.0.proof())
+            && postcard::from_bytes::<Proof>(&seal.proof)
+                .is_ok_and(|told| self.0.is_proven_by(&told))
     }
 }
 
@@ -196,18 +202,24 @@ fn head_of(start: &Start<'_>, terms: Terms, source: &Bytes) -> Option<Opening<He
 /// These bytes as what the next piece holds, with all that goes around it.
 #[cfg(any(test, fuzzing))]
 pub(super) fn chained(decoder: &Decoder, body: &[u8]) -> Bytes {
-    let mut out = [&MAGIC[..], &[VERSION], body].concat();
+    let mut out = [&MAGIC[..], &[decoder.0.sealer.version(VERSION)], body].concat();
     let link = decoder.0.after(&out);
-    out.extend_from_slice(&link);
+    out.extend_from_slice(link.as_bytes());
     out.into()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use http::HeaderMap;
 
     use super::*;
-    use crate::id::FlightId;
+    use crate::{id::FlightId, selection::Selection};
+
+    fn sealer() -> Sealer {
+        Sealer::default()
+    }
 
     fn key() -> KeyDigest {
         KeyDigest::from_bytes([3; 32])
@@ -228,11 +240,12 @@ mod tests {
     }
 
     fn terms() -> Terms {
-        Terms { fresh: Some(std::time::Duration::from_secs(3)), selection: None }
+        let names = vec![http::HeaderName::from_static("x-plan")];
+        Terms { selection: Some(Arc::new(Selection::from_parts(names, [9; 32]))) }
     }
 
     fn written() -> (Vec<Bytes>, Seal) {
-        let mut encoder = Encoder::new(&key(), flight(7));
+        let mut encoder = Encoder::new(&sealer(), &key(), flight(7));
         let mut trailers = HeaderMap::new();
         trailers.insert("x-t", "end".parse().unwrap());
         let pieces = vec![
@@ -246,7 +259,7 @@ mod tests {
     #[test]
     fn a_stream_is_read_back() {
         let (pieces, seal) = written();
-        let mut decoder = Decoder::new(&key(), flight(7));
+        let mut decoder = Decoder::new(&sealer(), &key(), flight(7));
         let mut text = Vec::new();
         let mut trailers = None;
         for (at, piece) in pieces.iter().enumerate() {
@@ -277,7 +290,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused_and_changes_nothing() {
         let (pieces, _) = written();
-        let mut decoder = Decoder::new(&key(), flight(7));
+        let mut decoder = Decoder::new(&sealer(), &key(), flight(7));
         assert_eq!(decoder.piece(&pieces[1]).unwrap_err(), BadRecord::Checksum);
         decoder.piece(&pieces[0]).unwrap();
         for bad in [&pieces[0], &pieces[2]] {
@@ -292,7 +305,72 @@ mod tests {
         assert_eq!(decoder.next(), 1);
         decoder.piece(&pieces[1]).unwrap();
         for (key, flight) in [(key(), flight(8)), (KeyDigest::from_bytes([4; 32]), flight(7))] {
-            assert!(Decoder::new(&key, flight).piece(&pieces[0]).is_err());
+            assert!(Decoder::new(&sealer(), &key, flight).piece(&pieces[0]).is_err());
+        }
+    }
+
+    fn written_with(sealer: &Sealer) -> (Vec<Bytes>, Seal) {
+        let mut encoder = Encoder::new(sealer, &key(), flight(7));
+        let first = encoder.piece(Some((&head(), None, &terms())), &[data("one")]);
+        let pieces = vec![first, encoder.piece(None, &[data("two")])];
+        (pieces, encoder.seal())
+    }
+
+    #[test]
+    fn without_the_secret_no_stream_is_made_or_cut_short() {
+        let secret = Sealer::new(Some(b"secret"));
+        let (pieces, seal) = written_with(&secret);
+        let mut decoder = Decoder::new(&secret, &key(), flight(7));
+        assert_eq!(decoder.piece(&pieces[0]).unwrap().1.len(), 1);
+        // All that lies in the store of an end after the first piece.
+        let (_, link) = pieces[0].split_last_chunk::<CHECKSUM>().unwrap();
+        for bytes in [3, 6] {
+            let proof = postcard::to_allocvec(&Proof { bytes, link: *link }).unwrap();
+            assert!(!decoder.is_sealed_by(&Seal { pieces: 1, proof: proof.into() }));
+        }
+        assert!(!decoder.is_sealed_by(&Seal { pieces: 1, ..seal.clone() }));
+        // A piece of one's own behind it, by what can be seen.
+        let body = &pieces[1][..pieces[1].len() - CHECKSUM];
+        for link in [blake3::keyed_hash(link, body), blake3::hash(body)] {
+            let forged = [body, link.as_bytes()].concat();
+            assert_eq!(decoder.piece(&forged.into()).unwrap_err(), BadRecord::Checksum);
+        }
+        decoder.piece(&pieces[1]).unwrap();
+        assert!(decoder.is_sealed_by(&seal));
+        let others = [Sealer::default(), Sealer::new(Some(b"Secret")), Sealer::new(Some(b""))];
+        for other in &others {
+            let (theirs, _) = written_with(other);
+            assert!(Decoder::new(&secret, &key(), flight(7)).piece(&theirs[0]).is_err());
+            assert!(Decoder::new(other, &key(), flight(7)).piece(&pieces[0]).is_err());
+        }
+    }
+
+    proptest::proptest! {
+        /// Any byte of any piece or of the seal.
+        #[test]
+        fn a_changed_byte_ends_a_keyed_stream(
+            piece in 0..2_usize,
+            at in proptest::prelude::any::<proptest::sample::Index>(),
+            by in 1..=255_u8,
+        ) {
+            let secret = Sealer::new(Some(b"secret"));
+            let (mut pieces, mut seal) = written_with(&secret);
+            let mut bad = pieces[piece].to_vec();
+            let place = at.index(bad.len());
+            bad[place] ^= by;
+            let mut decoder = Decoder::new(&secret, &key(), flight(7));
+            if piece == 1 {
+                decoder.piece(&pieces[0]).unwrap();
+            }
+            assert!(decoder.piece(&bad.into()).is_err());
+            pieces.drain(..piece).for_each(drop);
+            pieces.iter().for_each(|piece| drop(decoder.piece(piece).unwrap()));
+            assert!(decoder.is_sealed_by(&seal));
+            let mut proof = seal.proof.to_vec();
+            let place = at.index(proof.len());
+            proof[place] ^= by;
+            seal.proof = proof.into();
+            assert!(!decoder.is_sealed_by(&seal));
         }
     }
 }

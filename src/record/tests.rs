@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::{collection::vec, prelude::*};
@@ -10,6 +10,7 @@ use super::{
 use crate::selection::Selection;
 
 const KEY: KeyDigest = KeyDigest::from_bytes([7; 32]);
+const PLAIN: Sealer = Sealer::NONE;
 const FLIGHT: FlightRef = FlightRef { token: u64::MAX, id: FlightId::from_u128(u128::MAX - 5) };
 
 fn sample() -> (Head, Vec<Frame>) {
@@ -31,7 +32,7 @@ fn sample() -> (Head, Vec<Frame>) {
 
 fn encoded() -> Bytes {
     let (head, frames) = sample();
-    encode(&KEY, FLIGHT, &head, &Terms::default(), &frames)
+    encode(&PLAIN, &KEY, FLIGHT, &head, &Terms::default(), &frames)
 }
 
 fn assert_same(record: &Record, head: &Head, frames: &[Frame]) {
@@ -60,12 +61,12 @@ fn body_of(record: &Bytes) -> &[u8] {
 #[test]
 fn all_of_a_response_survives() {
     let (head, frames) = sample();
-    assert_same(&decode(&KEY, &encoded()).unwrap(), &head, &frames);
+    assert_same(&decode(&PLAIN, &KEY, &encoded()).unwrap(), &head, &frames);
     let nothing = Head { status: StatusCode::OK, headers: HeaderMap::new() };
-    let record = encode(&KEY, FLIGHT, &nothing, &Terms::default(), &[]);
-    assert_same(&decode(&KEY, &record).unwrap(), &nothing, &[]);
+    let record = encode(&PLAIN, &KEY, FLIGHT, &nothing, &Terms::default(), &[]);
+    assert_same(&decode(&PLAIN, &KEY, &record).unwrap(), &nothing, &[]);
     assert_eq!(
-        encode(&KEY, FLIGHT, &nothing, &Terms::default(), &[Frame::Data(Bytes::new())]),
+        encode(&PLAIN, &KEY, FLIGHT, &nothing, &Terms::default(), &[Frame::Data(Bytes::new())]),
         record,
         "an empty frame is none",
     );
@@ -75,7 +76,7 @@ fn all_of_a_response_survives() {
 fn bodies_are_not_copied() {
     let record = encoded();
     let inside = record.as_ptr_range();
-    let read = decode(&KEY, &record).unwrap();
+    let read = decode(&PLAIN, &KEY, &record).unwrap();
     let Frame::Data(data) = &read.frames[1] else { panic!("data") };
     assert!(inside.contains(&data.as_ptr()));
 }
@@ -83,7 +84,7 @@ fn bodies_are_not_copied() {
 #[test]
 fn another_key_is_no_answer() {
     let other = KeyDigest::from_bytes([8; 32]);
-    assert_eq!(decode(&other, &encoded()).unwrap_err(), BadRecord::OtherKey);
+    assert_eq!(decode(&PLAIN, &other, &encoded()).unwrap_err(), BadRecord::OtherKey);
 }
 
 #[test]
@@ -93,81 +94,82 @@ fn every_flipped_bit_and_every_cut_is_found() {
         for bit in 0..8 {
             let mut bad = good.to_vec();
             bad[at] ^= 1 << bit;
-            assert!(decode(&KEY, &bad.into()).is_err(), "byte {at}");
+            assert!(decode(&PLAIN, &KEY, &bad.into()).is_err(), "byte {at}");
         }
-        assert!(decode(&KEY, &good.slice(..at)).is_err(), "cut at {at}");
-        assert!(decode(&KEY, &good.slice(at + 1..)).is_err(), "begun at {at}");
+        assert!(decode(&PLAIN, &KEY, &good.slice(..at)).is_err(), "cut at {at}");
+        assert!(decode(&PLAIN, &KEY, &good.slice(at + 1..)).is_err(), "begun at {at}");
     }
     let longer = [&good[..], b"x"].concat();
-    assert_eq!(decode(&KEY, &longer.into()).unwrap_err(), BadRecord::Checksum);
+    assert_eq!(decode(&PLAIN, &KEY, &longer.into()).unwrap_err(), BadRecord::Checksum);
 }
 
 #[test]
 fn other_versions_are_told_apart_from_damage() {
-    for version in [0, 3, 255] {
+    for version in [0, 2, 255] {
         let mut bad = encoded().to_vec();
         bad[3] = version;
-        assert_eq!(decode(&KEY, &bad.into()).unwrap_err(), BadRecord::Version(version));
+        assert_eq!(decode(&PLAIN, &KEY, &bad.into()).unwrap_err(), BadRecord::Version(version));
     }
-    assert_eq!(decode(&KEY, &Bytes::new()).unwrap_err(), BadRecord::Foreign);
-    assert_eq!(decode(&KEY, &Bytes::from_static(b"HTTP/1.1")).unwrap_err(), BadRecord::Foreign);
-    assert_eq!(decode(&KEY, &Bytes::from_static(b"tsf\x01")).unwrap_err(), BadRecord::Checksum);
+    assert_eq!(decode(&PLAIN, &KEY, &Bytes::new()).unwrap_err(), BadRecord::Foreign);
+    assert_eq!(
+        decode(&PLAIN, &KEY, &Bytes::from_static(b"HTTP/1.1")).unwrap_err(),
+        BadRecord::Foreign
+    );
+    assert_eq!(
+        decode(&PLAIN, &KEY, &Bytes::from_static(b"tsf\x01")).unwrap_err(),
+        BadRecord::Checksum
+    );
 }
 
 fn terms() -> Terms {
     let names = ["x-a", "x-plan"].map(HeaderName::from_static).to_vec();
-    Terms {
-        fresh: Some(Duration::from_millis(1500)),
-        selection: Some(Arc::new(Selection::from_parts(names, [9; 32]))),
-    }
+    Terms { selection: Some(Arc::new(Selection::from_parts(names, [9; 32]))) }
 }
 
 #[test]
 fn terms_are_read_back_and_have_a_version_of_their_own() {
     let (head, frames) = sample();
-    let Terms { fresh, selection } = terms();
-    for terms in [terms(), Terms { fresh, selection: None }, Terms { fresh: None, selection }] {
-        let record = encode(&KEY, FLIGHT, &head, &terms, &frames);
-        assert_eq!(record[3], 2);
-        let read = decode(&KEY, &record).unwrap();
-        assert_eq!(read.terms, terms);
-        assert_same(&read, &head, &frames);
-        for at in 0..record.len() {
-            let mut bad = record.to_vec();
-            bad[at] ^= 1;
-            assert!(decode(&KEY, &bad.into()).is_err(), "byte {at}");
-        }
+    let record = encode(&PLAIN, &KEY, FLIGHT, &head, &terms(), &frames);
+    assert_eq!(record[3], 3);
+    let read = decode(&PLAIN, &KEY, &record).unwrap();
+    assert_eq!(read.terms, terms());
+    assert_same(&read, &head, &frames);
+    for at in 0..record.len() {
+        let mut bad = record.to_vec();
+        bad[at] ^= 1;
+        assert!(decode(&PLAIN, &KEY, &bad.into()).is_err(), "byte {at}");
     }
     assert_eq!(encoded()[3], 1, "what all releases read");
-    assert_eq!(decode(&KEY, &encoded()).unwrap().terms, Terms::default());
+    assert_eq!(decode(&PLAIN, &KEY, &encoded()).unwrap().terms, Terms::default());
 }
 
 #[test]
 fn terms_in_the_wrong_place_are_malformed() {
     let (head, frames) = sample();
-    let full = encode(&KEY, FLIGHT, &head, &terms(), &frames);
+    let full = encode(&PLAIN, &KEY, FLIGHT, &head, &terms(), &frames);
     let again = |version: u8, body: &[u8]| {
         let mut out = [&MAGIC[..], &[version], body].concat();
         let checksum = blake3::hash(&out);
         out.extend_from_slice(checksum.as_bytes());
-        decode(&KEY, &out.into()).map(|_| ())
+        decode(&PLAIN, &KEY, &out.into()).map(|_| ())
     };
     let malformed = Err(BadRecord::Malformed);
-    assert_eq!(again(2, body_of(&full)), Ok(()));
+    assert_eq!(again(3, body_of(&full)), Ok(()));
     assert_eq!(again(1, body_of(&full)), malformed);
-    assert_eq!(again(2, body_of(&encoded())), malformed);
-    assert_eq!(again(2, &[body_of(&full), b"x"].concat()), malformed);
+    assert_eq!(again(3, body_of(&encoded())), malformed);
+    assert_eq!(again(3, &[body_of(&full), b"x"].concat()), malformed);
     let at = full.windows(6).position(|window| window == b"x-plan").unwrap() - PREFIX;
     let mut shouted = body_of(&full).to_vec();
     shouted[at] = b'X';
-    assert_eq!(again(2, &shouted), malformed);
+    assert_eq!(again(3, &shouted), malformed);
 }
 
 #[test]
 fn what_no_response_has_is_malformed() {
     let body = |status, fields, pieces| {
         let body = Body { key: [7; 32], token: 1, id: 1, status, fields, pieces };
-        decode(&KEY, &sealed(VERSION, &postcard::to_stdvec(&body).unwrap())).map(|_| ())
+        decode(&PLAIN, &KEY, &sealed(&PLAIN, VERSION, &postcard::to_stdvec(&body).unwrap()))
+            .map(|_| ())
     };
     let field = |name, value| Field { name, value: Raw(value), sensitive: false };
     assert_eq!(body(200, vec![], vec![]), Ok(()));
@@ -190,7 +192,10 @@ fn what_no_response_has_is_malformed() {
     assert_eq!(body(200, fields, vec![]), Err(BadRecord::Malformed));
     // Bytes after the end.
     let more = [body_of(&encoded()), b"x"].concat();
-    assert_eq!(decode(&KEY, &sealed(VERSION, &more)).unwrap_err(), BadRecord::Malformed);
+    assert_eq!(
+        decode(&PLAIN, &KEY, &sealed(&PLAIN, VERSION, &more)).unwrap_err(),
+        BadRecord::Malformed
+    );
 }
 
 #[test]
@@ -198,7 +203,10 @@ fn huge_counts_make_no_room() {
     let start = [&[7; 32][..], &[1, 1, 200, 1]].concat();
     for count in [&[255, 255, 3][..], &[255, 255, 255, 255, 15], &[255; 10]] {
         for body in [[&start, count].concat(), [&start, &[0][..], count].concat()] {
-            assert_eq!(decode(&KEY, &sealed(VERSION, &body)).unwrap_err(), BadRecord::Malformed);
+            assert_eq!(
+                decode(&PLAIN, &KEY, &sealed(&PLAIN, VERSION, &body)).unwrap_err(),
+                BadRecord::Malformed
+            );
         }
     }
 }
@@ -226,14 +234,14 @@ proptest! {
         let head = Head { status: StatusCode::from_u16(status).unwrap(), headers };
         let mut frames: Vec<_> = data.into_iter().map(|data| Frame::Data(data.into())).collect();
         frames.extend(trailers.map(Frame::Trailers));
-        let record = encode(&KEY, FLIGHT, &head, &Terms::default(), &frames);
-        assert_same(&decode(&KEY, &record).unwrap(), &head, &frames);
+        let record = encode(&PLAIN, &KEY, FLIGHT, &head, &Terms::default(), &frames);
+        assert_same(&decode(&PLAIN, &KEY, &record).unwrap(), &head, &frames);
     }
 
     #[test]
     fn random_bytes_are_refused(bytes in vec(any::<u8>(), 0..200)) {
-        prop_assert!(decode(&KEY, &bytes.clone().into()).is_err());
-        prop_assert!(decode(&KEY, &sealed(VERSION, &bytes)).is_err());
+        prop_assert!(decode(&PLAIN, &KEY, &bytes.clone().into()).is_err());
+        prop_assert!(decode(&PLAIN, &KEY, &sealed(&PLAIN, VERSION, &bytes)).is_err());
     }
 
     // With a checksum that fits, a change may give another response that is
@@ -249,7 +257,47 @@ proptest! {
             let at = at.index(body.len());
             body[at] = byte;
         }
-        let _ = decode(&KEY, &sealed(VERSION, &body));
-        prop_assert!(decode(&KEY, &sealed(VERSION, &body[..end.index(body.len())])).is_err());
+        let _ = decode(&PLAIN, &KEY, &sealed(&PLAIN, VERSION, &body));
+        prop_assert!(decode(&PLAIN, &KEY, &sealed(&PLAIN, VERSION, &body[..end.index(body.len())])).is_err());
+    }
+}
+
+fn keyed(sealer: &Sealer) -> Bytes {
+    let (head, frames) = sample();
+    encode(sealer, &KEY, FLIGHT, &head, &terms(), &frames)
+}
+
+#[test]
+fn without_the_secret_no_record_is_made() {
+    let secret = Sealer::new(Some(b"secret"));
+    let record = keyed(&secret);
+    let (head, frames) = sample();
+    let read = decode(&secret, &KEY, &record).unwrap();
+    assert_same(&read, &head, &frames);
+    assert_eq!(read.terms, terms());
+    let other = KeyDigest::from_bytes([8; 32]);
+    assert_eq!(decode(&secret, &other, &record).unwrap_err(), BadRecord::OtherKey);
+    for other in [PLAIN, Sealer::new(Some(b"Secret")), Sealer::new(Some(b""))] {
+        assert!(decode(&secret, &KEY, &keyed(&other)).is_err());
+        assert!(decode(&other, &KEY, &record).is_err());
+    }
+    // Sealed anew by who does not know it, also under the version of what is keyed.
+    for version in [record[3], 1, 3] {
+        let mut forged = [&record[..3], &[version], body_of(&record)].concat();
+        let checksum = blake3::hash(&forged);
+        forged.extend_from_slice(checksum.as_bytes());
+        assert!(decode(&secret, &KEY, &forged.into()).is_err(), "{version}");
+    }
+    assert!(!format!("{secret:?}").contains("secret"));
+}
+
+proptest! {
+    #[test]
+    fn a_changed_byte_is_a_keyed_miss(at in any::<prop::sample::Index>(), by in 1..=255_u8) {
+        let secret = Sealer::new(Some(b"secret"));
+        let mut bad = keyed(&secret).to_vec();
+        let place = at.index(bad.len());
+        bad[place] ^= by;
+        prop_assert!(decode(&secret, &KEY, &bad.into()).is_err());
     }
 }

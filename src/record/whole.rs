@@ -5,7 +5,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BadRecord, CHECKSUM, Terms,
+    BadRecord, CHECKSUM, Sealer, Terms,
     terms::prefix,
     wire::{Field, Piece, fields, frames_of, header_map, is_nothing, list},
 };
@@ -29,6 +29,7 @@ pub(crate) struct Record {
 
 /// Writes a record.
 pub(crate) fn encode(
+    sealer: &Sealer,
     key: &KeyDigest,
     flight: FlightRef,
     head: &Head,
@@ -48,10 +49,10 @@ pub(crate) fn encode(
 
     let mut out = Vec::with_capacity(PREFIX + 64 + size + CHECKSUM);
     out.extend_from_slice(MAGIC);
-    out.push(terms.version());
+    out.push(sealer.version(terms.version()));
     // A vector takes everything; without bytes the record would be a miss.
     let mut out = terms.write(postcard::to_extend(&body, out).unwrap_or_default());
-    let checksum = blake3::hash(&out);
+    let checksum = sealer.whole(&out);
     out.extend_from_slice(checksum.as_bytes());
     out.into()
 }
@@ -60,11 +61,11 @@ pub(crate) fn encode(
 ///
 /// # Errors
 ///
-/// Anything but a whole record of this key and this version.
-pub(crate) fn decode(key: &KeyDigest, bytes: &Bytes) -> Result<Record, BadRecord> {
-    let (version, rest) = prefix(*MAGIC, bytes)?;
+/// Anything but a whole record of this key and this version, sealed as this one seals.
+pub(crate) fn decode(sealer: &Sealer, key: &KeyDigest, bytes: &Bytes) -> Result<Record, BadRecord> {
+    let (version, rest) = prefix(sealer, *MAGIC, bytes)?;
     let (body, checksum) = rest.split_last_chunk::<CHECKSUM>().ok_or(BadRecord::Checksum)?;
-    if blake3::hash(&bytes[..PREFIX + body.len()]) != *checksum {
+    if sealer.whole(&bytes[..PREFIX + body.len()]) != *checksum {
         return Err(BadRecord::Checksum);
     }
     let (body, rest) =
@@ -100,9 +101,9 @@ struct Body<'a> {
 
 /// These bytes as what a record of this version holds, with all that goes around it.
 #[cfg(any(test, fuzzing))]
-pub(super) fn sealed(version: u8, body: &[u8]) -> Bytes {
-    let mut out = [&MAGIC[..], &[version], body].concat();
-    let checksum = blake3::hash(&out);
+pub(super) fn sealed(sealer: &Sealer, version: u8, body: &[u8]) -> Bytes {
+    let mut out = [&MAGIC[..], &[sealer.version(version)], body].concat();
+    let checksum = sealer.whole(&out);
     out.extend_from_slice(checksum.as_bytes());
     out.into()
 }

@@ -202,8 +202,9 @@ pub struct Finish {
     pub record: Option<Bytes>,
     /// The seal of its stream, where it was streamed: then there is no record.
     pub seal: Option<Seal>,
-    /// Whether fresh callers may have it inside their reuse window.
-    pub reusable: bool,
+    /// How old the answer may be for a fresh caller, by its own word: the caller's reuse
+    /// window is another bound. Zero: no fresh caller has it.
+    pub fresh: Duration,
     /// How long the record, or the private mark, stands.
     pub keep: Duration,
     /// The error's text, for `Failed` and `TimedOut`.

@@ -206,9 +206,24 @@ pub(crate) async fn reuse_ends_with_its_window(engine: &impl Engine) {
 pub(crate) async fn unmarked_answer_is_not_reused(engine: &impl Engine) {
     let mut node = Node::new(engine, key()).await;
     let flight = node.own(&ask()).await;
-    node.finished(&Finish { reusable: false, ..done(flight, "answer") }).await;
+    node.finished(&Finish { fresh: Duration::ZERO, ..done(flight, "answer") }).await;
     is_done(&node.look(&ask_after(flight)).await, flight, "answer");
     node.own(&Join { reuse: KEEP, ..ask() }).await;
+}
+
+/// The shorter of what the caller asks for and what the answer says of itself counts.
+pub(crate) async fn answer_is_reused_while_it_is_fresh(engine: &impl Engine) {
+    let key = key();
+    let (mut node, mut other) = (Node::new(engine, key).await, Node::new(engine, key).await);
+    let flight = node.own(&ask()).await;
+    node.finished(&Finish { fresh: STEP * 2, ..done(flight, "answer") }).await;
+    let reuse = Join { reuse: KEEP, ..ask() };
+    assert!(is_done(&other.join(&reuse).await, flight, "answer"), "reused by a fresh caller");
+    engine.elapse(STEP * 3).await;
+    is_lapsed(&other.look(&reuse).await);
+    // Who waited has it however old it is.
+    is_done(&node.look(&ask_after(flight)).await, flight, "answer");
+    other.own(&reuse).await;
 }
 
 pub(crate) async fn answer_is_kept_for_its_time(engine: &impl Engine) {
@@ -365,7 +380,7 @@ pub(crate) async fn stop_touches_nothing_that_has_ended(engine: &impl Engine) {
     // Where there is nothing, nothing is stopped.
     node.stop().await;
     let flight = node.own(&ask()).await;
-    node.finished(&Finish { reusable: true, ..done(flight, "answer") }).await;
+    node.finished(&Finish { fresh: Duration::MAX, ..done(flight, "answer") }).await;
     node.stop().await;
     is_done(&node.look(&ask_after(flight)).await, flight, "answer");
     is_done(&node.join(&Join { reuse: KEEP, ..ask() }).await, flight, "answer");

@@ -222,13 +222,13 @@ impl Node {
 /// An end with an answer that fresh callers may have.
 pub(crate) fn done(flight: FlightRef, record: &'static str) -> Finish {
     let record = Some(Bytes::from_static(record.as_bytes()));
-    Finish { record, reusable: true, ..ended(flight, EndStatus::Done) }
+    Finish { record, fresh: Duration::MAX, ..ended(flight, EndStatus::Done) }
 }
 
 /// An end without a record.
 pub(crate) fn ended(flight: FlightRef, status: EndStatus) -> Finish {
     let report = if status == EndStatus::Failed { "broken pipe" } else { "" }.to_owned();
-    Finish { flight, status, record: None, seal: None, reusable: false, keep: KEEP, report }
+    Finish { flight, status, record: None, seal: None, fresh: Duration::ZERO, keep: KEEP, report }
 }
 
 #[track_caller]

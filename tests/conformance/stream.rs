@@ -100,7 +100,7 @@ pub(super) fn seal(pieces: u64) -> Seal {
 /// An end with this many pieces that fresh callers may have.
 pub(super) fn sealed(flight: FlightRef, pieces: u64) -> Finish {
     let seal = Some(seal(pieces));
-    Finish { seal, reusable: true, ..ended(flight, EndStatus::Done) }
+    Finish { seal, fresh: Duration::MAX, ..ended(flight, EndStatus::Done) }
 }
 
 pub(super) fn end(pieces: u64) -> Option<StreamEnd> {

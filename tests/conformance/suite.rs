@@ -40,6 +40,7 @@ macro_rules! rules {
                 one_probe_at_a_time_clears_a_private_mark
                 reuse_ends_with_its_window
                 unmarked_answer_is_not_reused
+                answer_is_reused_while_it_is_fresh
                 answer_is_kept_for_its_time
                 fetch_reads_the_last_record
                 too_large_answer_is_nobodys

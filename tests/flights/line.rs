@@ -28,6 +28,7 @@ pub(crate) struct Line {
     refusing: Arc<AtomicBool>,
     delay: Arc<AtomicU64>,
     late_join: Arc<AtomicU64>,
+    lost_join: Arc<AtomicBool>,
     deaf: Arc<AtomicBool>,
     beatless: Arc<AtomicBool>,
     bad_reads: Arc<AtomicUsize>,
@@ -39,7 +40,7 @@ pub(crate) struct Line {
 
 impl Line {
     pub(crate) fn new(store: &MemoryStore) -> Self {
-        let (cut, refusing, delay, late_join, deaf, beatless) = Default::default();
+        let (cut, refusing, delay, late_join, lost_join, deaf, beatless) = Default::default();
         let (bad_reads, held_beats, errors, appends) = Default::default();
         let store = store.clone();
         Self {
@@ -48,6 +49,7 @@ impl Line {
             refusing,
             delay,
             late_join,
+            lost_join,
             deaf,
             beatless,
             bad_reads,
@@ -65,6 +67,11 @@ impl Line {
     /// The next `join` comes to the store at once, and its answer this late.
     pub(crate) fn answer_join_late(&self, delay: Duration) {
         self.late_join.store(delay.as_millis() as u64, SeqCst);
+    }
+
+    /// The next `join` comes to the store, and its answer is lost.
+    pub(crate) fn lose_join_answer(&self) {
+        self.lost_join.store(true, SeqCst);
     }
 
     async fn travel(&self) -> Result<(), StoreError> {
@@ -162,6 +169,9 @@ impl Session for Cuttable<dyn Session> {
             self.0.travel().await?;
             let joined = self.1.join(join).await;
             tokio::time::sleep(ms(self.0.late_join.swap(0, SeqCst))).await;
+            if self.0.lost_join.swap(false, SeqCst) {
+                self.0.time_out().await?;
+            }
             joined
         })
     }

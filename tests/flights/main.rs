@@ -16,6 +16,7 @@ mod live_faults;
 mod outage;
 mod outcomes;
 mod pace;
+mod phantoms;
 mod probes;
 mod races;
 mod release;

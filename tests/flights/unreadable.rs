@@ -7,7 +7,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_singleflight::{
     Codec, Config, Failure, FailureKind, FlightError, FlightRole, FlightToken, Head, HttpCodec,
     HttpKey, MemoryStore, Replay, ResponseBody, Resumed, SingleFlightLayer,
-    codec::{Asked, Begun, Judgement, Opened},
+    codec::{Asked, Judgement, Opened},
     key_fn,
 };
 
@@ -78,8 +78,12 @@ impl Codec<Req, Res, Infallible> for OwnOnly {
         http(self).has_body(request)
     }
 
-    fn begin(&self, request: &mut Req, token: Option<FlightToken>) -> Begun {
-        http(self).begin(request, token)
+    fn begin(&self, request: &mut Req, token: Option<FlightToken>) {
+        http(self).begin(request, token);
+    }
+
+    fn is_head_only(&self, request: &Req) -> bool {
+        http(self).is_head_only(request)
     }
 
     fn repeat(&self, request: &Req) -> Option<Req> {
@@ -104,8 +108,8 @@ impl Codec<Req, Res, Infallible> for OwnOnly {
         own.and_then(|own| http(self).replay(head, Some(own), body, role))
     }
 
-    fn resume(&self, head: &Head, own: Over, body: Resumed<Reply>) -> Answer {
-        http(self).resume(head, own, body)
+    fn resume(&self, head: &Head, own: Over, body: Resumed<Reply>, role: FlightRole) -> Answer {
+        http(self).resume(head, own, body, role)
     }
 
     fn pass(&self, response: Res, role: FlightRole) -> Answer {

@@ -8,7 +8,7 @@ use futures_util::{StreamExt, future::join_all, stream};
 use http::{HeaderName, Response, header::AUTHORIZATION};
 use http_body_util::StreamBody;
 use tokio::task::JoinHandle;
-use tower_singleflight::{Config, HttpKey, RedisStore, Share, SingleFlightLayer};
+use tower_singleflight::{Config, FlightPhase, HttpKey, RedisStore, Share, SingleFlightLayer};
 
 use crate::{
     machine::redis_server::RedisServer,
@@ -334,4 +334,40 @@ async fn inner_says_never_across_a_fleet() {
         bodies.extend([one.body, two.body]);
     }
     assert_eq!((bodies.len(), runs.total()), (4, 4));
+}
+
+/// In shadow mode everybody runs, and answers of both servers are compared by digests
+/// in Redis.
+#[tokio::test]
+async fn shadow_mode_compares_what_servers_answer() {
+    let config = Config::builder().shadow(true).lease(ms(60_000)).retention(ms(120_000));
+    let answer = |_, request: &Request| {
+        let plan = request.headers().get(PLAN).map_or("none", |plan| plan.to_str().unwrap());
+        pieces(&format!("an answer for {plan}"))
+    };
+    let key = HttpKey::new().ignore(PLAN);
+    let fleet = Fleet::start(key, config.build().unwrap(), answer).await;
+    let mut asked = vec![("a", fleet.ask(0, false, with(get("/"), "x-plan", "a")).await)];
+    let phase = |node: &SingleFlightLayer<HttpKey>| node.flights().first().map(|it| it.phase);
+    until("its flight", || phase(&fleet.nodes[0]) == Some(FlightPhase::Owning)).await;
+    for (server, http2, plan) in [(0, true, "b"), (1, false, "a"), (1, true, "b"), (1, true, "a")] {
+        asked.push((plan, fleet.ask(server, http2, with(get("/"), "x-plan", plan)).await));
+    }
+    fleet.until_waiting(5).await;
+    until("their flight", || phase(&fleet.nodes[1]) == Some(FlightPhase::Following)).await;
+    assert_eq!(fleet.runs.running(), 5);
+    fleet.gate.open();
+    for (plan, answer) in asked {
+        let answer = answer.await.unwrap();
+        assert_eq!(answer.text(), format!("an answer for {plan}"));
+        assert_eq!(answer.headers["cache-status"], "tower-singleflight; fwd=bypass");
+    }
+    let counts = |node: &SingleFlightLayer<HttpKey>| {
+        let stats = node.stats();
+        (stats.shadow_agreed, stats.shadow_differed)
+    };
+    until("all are compared", || {
+        (counts(&fleet.nodes[0]), counts(&fleet.nodes[1])) == ((0, 1), (2, 1))
+    })
+    .await;
 }

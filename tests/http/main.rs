@@ -9,6 +9,13 @@
 mod machine;
 mod support;
 
+#[path = "../support/log.rs"]
+mod log;
+
+#[cfg(feature = "redis")]
+mod alike;
+#[cfg(feature = "redis")]
+mod any_keys;
 mod body_keys;
 mod body_steps;
 mod cancel;
@@ -37,7 +44,10 @@ mod read_bodies;
 mod readiness;
 mod request_bodies;
 mod script;
+#[cfg(feature = "redis")]
+mod secrets;
 mod seen;
+mod shadow;
 mod status;
 mod store;
 mod types;

@@ -24,10 +24,17 @@ use tower_singleflight::{
 use crate::support::{Full, Inner, Runs, ask, crowd, get, inner, layer, ms, numbered, read, with};
 
 #[derive(Clone, Debug, Default)]
-struct Spy {
+pub(crate) struct Spy {
     store: MemoryStore,
     sessions: Arc<AtomicUsize>,
     away: bool,
+}
+
+impl Spy {
+    /// One that is away.
+    pub(crate) fn away() -> Self {
+        Self { away: true, ..Self::default() }
+    }
 }
 
 impl Store for Spy {
@@ -142,7 +149,7 @@ async fn m8_a_bypass_asks_the_store_nothing() {
 async fn b5_failures_are_bounded_without_the_store_too() {
     let runs = Runs::default();
     let failing: Inner<Full, &str> = inner(&runs, ms(100), |_, _| Err("no luck"));
-    let service = layer().store(Spy { away: true, ..Spy::default() }).layer(failing);
+    let service = layer().store(Spy::away()).layer(failing);
     let results = join_all((0..20).map(|_| service.clone().oneshot(get("/")))).await;
     assert_eq!(runs.total(), 2);
     assert_eq!(results.iter().filter(|result| result.is_err()).count(), 2);
@@ -155,7 +162,7 @@ async fn b5_failures_are_bounded_without_the_store_too() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_away_is_not_missed_or_is_a_503() {
     let runs = Runs::default();
-    let node = layer().store(Spy { away: true, ..Spy::default() });
+    let node = layer().store(Spy::away());
     let open = node.clone().layer(numbered(&runs, ms(100)));
     let answers = crowd(&[&open], 5, get("/")).await;
     assert!(answers.iter().all(|answer| answer.text() == "run 0"));

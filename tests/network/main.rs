@@ -13,6 +13,7 @@ mod case;
 mod finish;
 mod inner;
 mod join;
+mod late_grant;
 mod leave;
 mod node;
 #[path = "../support/proxy/mod.rs"]

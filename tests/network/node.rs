@@ -1,6 +1,6 @@
 //! One node: a layer, a store, and a way to the server.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tower::Layer;
 use tower_singleflight::{
@@ -27,9 +27,20 @@ impl Node {
         prefix: &str,
         inner: &Arc<Inner>,
     ) -> Self {
+        Self::patient(server, scripts, prefix, inner, OPT).await
+    }
+
+    /// One with this limit of an operation.
+    pub(crate) async fn patient(
+        server: u16,
+        scripts: &Arc<Scripts>,
+        prefix: &str,
+        inner: &Arc<Inner>,
+        limit: Duration,
+    ) -> Self {
         let proxy = Proxy::aimed(server, Arc::clone(scripts)).await;
         let store =
-            RedisStore::builder(proxy.url()).prefix(prefix).operation_limit(OPT).pool_size(2);
+            RedisStore::builder(proxy.url()).prefix(prefix).operation_limit(limit).pool_size(2);
         let store = store.connect().await.unwrap();
         let config = Config::builder().lease(LEASE).heartbeat(BEAT).retention(RETENTION);
         let layer = SingleFlightLayer::new(HttpKey::new())

@@ -25,7 +25,7 @@ pub(crate) const LETTERS: [char; NODES] = ['a', 'b', 'c'];
 pub(crate) struct Servers {
     pub(crate) used: RedisServer,
     pub(crate) other: RedisServer,
-    scripts: Arc<Scripts>,
+    pub(crate) scripts: Arc<Scripts>,
 }
 
 impl Servers {

@@ -78,7 +78,7 @@ pub(crate) fn end(flight: FlightRef, record: &Bytes) -> Finish {
         status: EndStatus::Done,
         record: Some(record.clone()),
         seal: None,
-        reusable: false,
+        fresh: Duration::ZERO,
         keep: Duration::from_secs(10),
         report: String::new(),
     }

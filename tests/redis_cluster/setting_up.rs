@@ -32,6 +32,31 @@ async fn the_wrong_kind_of_address_is_told() {
     assert!(error.to_string().contains("use redis://"), "{error}");
 }
 
+/// Whoever asks hears why, also between two looks and where another node says nothing.
+#[tokio::test]
+async fn a_server_that_is_no_cluster_is_named_each_time() {
+    let alone = RedisServer::start();
+    let (silent, _) = crate::support::redis_server::silent_server();
+    let silent = silent.local_addr().expect("its address");
+    let url = format!("redis-cluster://127.0.0.1:{}", alone.port());
+    for url in [format!("{url},{silent}"), url] {
+        let named = |error: tower_singleflight::store::StoreError| {
+            assert_eq!(error.kind(), StoreErrorKind::Unsupported, "{error}");
+            assert!(error.to_string().contains("is not in cluster mode"), "{error}");
+        };
+        let limit = std::time::Duration::from_millis(400);
+        let builder = || RedisStore::builder(&url).connect_limit(limit);
+        named(builder().connect().await.unwrap_err());
+        let store = builder().connect_lazy().unwrap();
+        for _ in 0..3 {
+            let joined = Node::new(&store, random_key()).session.join(crate::rig::ask()).await;
+            named(joined.unwrap_err());
+        }
+        let joined = Node::new(&store, random_key()).session.join(crate::rig::ask()).await;
+        assert_eq!(joined.unwrap_err().kind(), StoreErrorKind::Open);
+    }
+}
+
 /// A cluster of one node, where no key is ever elsewhere.
 #[tokio::test]
 async fn the_wrong_kind_of_address_is_told_by_a_lonely_node() {

@@ -33,6 +33,13 @@ const LARGE: usize = 1024 * 1024;
 
 impl Rig {
     async fn new(server: &RedisServer) -> Self {
+        Self::with(server, |layer| layer).await
+    }
+
+    async fn with(
+        server: &RedisServer,
+        set: impl Fn(SingleFlightLayer<HttpKey>) -> SingleFlightLayer<HttpKey>,
+    ) -> Self {
         let store = RedisStore::builder(server.url())
             .operation_limit(Duration::from_secs(5))
             .connect()
@@ -45,6 +52,7 @@ impl Rig {
             .unwrap();
         let layer =
             SingleFlightLayer::new(HttpKey::new()).store(store).namespace("n").config(config);
+        let layer = set(layer);
         let client = redis::Client::open(server.url()).unwrap();
         let redis = client.get_multiplexed_async_connection().await.unwrap();
         Self { layer, calls: Arc::default(), redis }
@@ -219,4 +227,31 @@ async fn k8_pieces_of_any_content_are_a_miss() {
         last = rig.ask("/large").await.1;
     }
     assert_eq!(rig.layer.store_errors(), []);
+}
+
+/// Who can write to the store, and knows how records are made, but not the secret.
+#[tokio::test]
+async fn k8_with_a_secret_nobody_forges_an_answer() {
+    let server = RedisServer::start();
+    for secret in [false, true] {
+        let rig = Rig::with(&server, |layer| if secret { layer.secret("hush") } else { layer });
+        let rig = rig.await;
+        let (key, nth) = rig.ask("/a").await;
+        assert_eq!(rig.ask("/a").await, (key, nth), "it is reused");
+        let result = name("result", key);
+        let mut get = redis::cmd("GET");
+        let record: Vec<u8> = get.arg(&result).query_async(&mut rig.redis.clone()).await.unwrap();
+        // The number of the run is the last thing in the body that is a digit.
+        let mut forged = record[..record.len() - 32].to_vec();
+        let text = format!("/a {nth} ").into_bytes();
+        let at = forged.windows(text.len()).position(|window| window == text).unwrap();
+        forged[at + 3] = b'9';
+        let checksum = blake3::hash(&forged);
+        forged.extend_from_slice(checksum.as_bytes());
+        rig.run("SET", &[&result, &forged, b"KEEPTTL"]).await;
+        let bad = rig.layer.stats().bad_records;
+        let answer = rig.ask("/a").await;
+        assert_eq!(answer, (key, if secret { nth + 1 } else { 9 }));
+        assert_eq!(rig.layer.stats().bad_records, bad + u64::from(secret));
+    }
 }

@@ -102,8 +102,11 @@ async fn k8_any_bytes_on_the_push_channel_harm_no_flight() {
         .get_multiplexed_async_connection()
         .await
         .unwrap();
+    // Each end that there is, of the flight that is followed.
+    let ends = ["Ed", "Ef", "Et", "Ep", "El", "Ea", "Es", "Ra"].map(|end| format!("1{end}{head}"));
     let mut publish = async || {
-        for payload in payloads(&head) {
+        let ends = ends.iter().map(|end| end.clone().into_bytes());
+        for payload in payloads(&head).into_iter().chain(ends) {
             let mut command = bb8_redis::redis::cmd("PUBLISH");
             command.arg(&channel).arg(&payload[..]);
             let _: i64 = command.query_async(&mut redis).await.unwrap();

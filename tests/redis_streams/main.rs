@@ -70,7 +70,7 @@ pub(crate) fn sealed(flight: FlightRef, pieces: u64) -> Finish {
         status: EndStatus::Done,
         record: None,
         seal: Some(seal(pieces)),
-        reusable: true,
+        fresh: Duration::MAX,
         keep: KEEP,
         report: String::new(),
     }

@@ -115,7 +115,7 @@ impl Other<'_> {
             include_str!("../../src/store/redis/scripts/finish.lua"),
             &["meta", "waiters", "result", "stream", "staged"],
             &[
-                token, &flight, "done", "inline", body, "1", "30000", "", &channel, "PUBLISH",
+                token, &flight, "done", "inline", body, "30000", "30000", "", &channel, "PUBLISH",
                 "16384", "0", "",
             ],
         )

@@ -8,6 +8,7 @@ mod misfits;
 mod readiness;
 #[cfg(feature = "redis")]
 mod redis;
+mod shadow;
 mod sharing;
 mod stacks;
 mod support;

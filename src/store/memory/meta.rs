@@ -38,7 +38,7 @@ pub(super) struct Meta {
 pub(super) struct End {
     pub(super) status: EndStatus,
     pub(super) at: Instant,
-    pub(super) reusable: bool,
+    pub(super) fresh: Duration,
     pub(super) report: String,
 }
 
@@ -73,11 +73,10 @@ impl Meta {
         let mine = self.owner.id == ask.flight;
         let fresh = ask.known == 0 && !mine;
         // Whoever begins now begins at the start.
-        let reusable = end.reusable && !kept.is_trimmed(self.owner);
+        let reusable = now.saturating_duration_since(end.at) < ask.reuse.min(end.fresh)
+            && !kept.is_trimmed(self.owner);
         match end.status {
-            EndStatus::Done
-                if !fresh || reusable && now.saturating_duration_since(end.at) < ask.reuse =>
-            {
+            EndStatus::Done if !fresh || reusable => {
                 let (record, streamed) = match kept.answer_of(self.owner) {
                     Some(answer) => (answer.record, answer.streamed),
                     None => (None, false),
@@ -169,7 +168,7 @@ impl Meta {
     /// The flight is over without an outcome; whoever asks next may own.
     pub(super) fn let_go(&mut self, now: Instant) -> Pushed {
         let (status, report) = (EndStatus::Abandoned, String::new());
-        self.end = Some(End { status, at: now, reusable: false, report });
+        self.end = Some(End { status, at: now, fresh: Duration::ZERO, report });
         self.lease_end = now;
         // Long enough for late duplicates of this flight's own messages, and no
         // longer: nothing of it is worth keeping.

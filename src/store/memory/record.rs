@@ -122,7 +122,7 @@ impl Record {
     pub(super) fn finish(&mut self, finish: Finish, now: Instant) -> (Finished, Option<Pushed>) {
         self.purge(now);
         let Some(meta) = &mut self.meta else { return (Finished::Lost(Loss::Missing), None) };
-        let Finish { flight, status, record, seal, reusable, keep, report } = finish;
+        let Finish { flight, status, record, seal, fresh, keep, report } = finish;
         if !meta.is_own(flight, now) {
             let ended = meta.is_ended(flight);
             let answer = if ended { Finished::Accepted } else { Finished::Lost(meta.loss(flight)) };
@@ -144,7 +144,7 @@ impl Record {
             (EndStatus::Failed | EndStatus::TimedOut, _) => meta.failures += 1,
             _ => {}
         }
-        meta.end = Some(End { status, at: now, reusable, report });
+        meta.end = Some(End { status, at: now, fresh, report });
         meta.expires = after(now, keep);
         meta.waiters = Vec::new();
         self.kept.end(flight, status, record.clone(), seal.clone(), meta.expires);
@@ -203,7 +203,7 @@ impl Record {
         self.purge(now);
         let meta = self.meta.as_mut()?;
         if let Some(end) = &mut meta.end {
-            end.reusable = false;
+            end.fresh = Duration::ZERO;
             return None;
         }
         // Its owner comes to hear of it as long as it would have renewed.

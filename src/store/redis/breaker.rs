@@ -19,10 +19,12 @@ enum State {
     Closed {
         failures: u32,
     },
-    /// The next probe may go at `until`.
+    /// The next probe may go at `until`. A server that refused is there: that it answers
+    /// something else is no news.
     Open {
         until: Instant,
         wait: Duration,
+        refused: bool,
     },
 }
 
@@ -60,15 +62,18 @@ impl Breaker {
     }
 
     /// True where this closed it.
-    pub(super) fn success(&mut self) -> bool {
+    pub(super) fn success(&mut self, probe: bool) -> bool {
         let was_open = self.is_open();
+        if matches!(self.state, State::Open { refused: true, .. }) && !probe {
+            return false;
+        }
         self.state = State::default();
         was_open
     }
 
-    /// True where this opened it. Whatever went out before it opened and fails
-    /// later is no news.
-    pub(super) fn failure(&mut self, probe: bool, now: Instant) -> bool {
+    /// True where this opened it; `refused` where the server is there and says no.
+    /// Whatever went out before it opened and fails later is no news.
+    pub(super) fn failure(&mut self, probe: bool, refused: bool, now: Instant) -> bool {
         match &mut self.state {
             State::Closed { failures } => {
                 *failures += 1;
@@ -76,11 +81,12 @@ impl Breaker {
                     return false;
                 }
                 let until = now + FIRST_WAIT;
-                self.state = State::Open { until, wait: FIRST_WAIT };
+                self.state = State::Open { until, wait: FIRST_WAIT, refused };
                 true
             }
-            State::Open { until, wait } => {
+            State::Open { until, wait, refused: before } => {
                 if probe {
+                    *before = refused;
                     *wait = (*wait * 2).min(LONGEST_WAIT);
                     *until = now + *wait;
                 }
@@ -103,9 +109,9 @@ mod tests {
 
     fn opened(now: Instant) -> Breaker {
         let mut breaker = Breaker::default();
-        assert!(!breaker.failure(false, now));
-        assert!(!breaker.failure(false, now));
-        assert!(breaker.failure(false, now));
+        assert!(!breaker.failure(false, false, now));
+        assert!(!breaker.failure(false, false, now));
+        assert!(breaker.failure(false, false, now));
         breaker
     }
 
@@ -113,13 +119,13 @@ mod tests {
     fn three_failures_in_a_row_open_it() {
         let now = Instant::now();
         let mut breaker = Breaker::default();
-        breaker.failure(false, now);
-        breaker.failure(false, now);
-        assert!(!breaker.success());
-        breaker.failure(false, now);
-        breaker.failure(false, now);
+        breaker.failure(false, false, now);
+        breaker.failure(false, false, now);
+        assert!(!breaker.success(false));
+        breaker.failure(false, false, now);
+        breaker.failure(false, false, now);
         assert_eq!(breaker.admit(now), Admission::Pass);
-        assert!(breaker.failure(false, now));
+        assert!(breaker.failure(false, false, now));
         assert_eq!(breaker.admit(now), Admission::Refused);
     }
 
@@ -134,11 +140,11 @@ mod tests {
             now += Duration::from_millis(1);
             assert_eq!(breaker.admit(now), Admission::Probe);
             assert_eq!(breaker.admit(now), Admission::Refused);
-            assert!(!breaker.failure(false, now), "a late failure is no news");
+            assert!(!breaker.failure(false, false, now), "a late failure is no news");
             assert_eq!(breaker.admit(now), Admission::Refused);
-            assert!(!breaker.failure(true, now));
+            assert!(!breaker.failure(true, false, now));
         }
-        assert!(breaker.success());
+        assert!(breaker.success(false));
         assert_eq!(breaker.admit(now), Admission::Pass);
     }
 
@@ -151,6 +157,29 @@ mod tests {
         breaker.forgo(now);
         assert_eq!(breaker.admit(now), Admission::Probe);
     }
+
+    fn refuse(breaker: &mut Breaker, now: Instant) {
+        for _ in 0..FAILURES {
+            breaker.failure(false, true, now);
+        }
+    }
+
+    /// A keeper's renewals work where new flights are refused.
+    #[test]
+    fn what_is_refused_is_asked_for_by_the_probe_alone() {
+        let mut now = Instant::now();
+        let mut breaker = Breaker::default();
+        refuse(&mut breaker, now);
+        assert!(!breaker.success(false) && breaker.is_open());
+        now += FIRST_WAIT;
+        assert_eq!(breaker.admit(now), Admission::Probe);
+        // It went away altogether: whatever comes back is news.
+        breaker.failure(true, false, now);
+        assert!(breaker.success(false) && !breaker.is_open());
+        refuse(&mut breaker, now);
+        assert!(breaker.success(true) && !breaker.is_open());
+    }
+
     /// Its runtime went away before it was ever polled, or rests.
     #[test]
     fn a_probe_that_never_comes_back_makes_way_after_a_while() {

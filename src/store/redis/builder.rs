@@ -63,10 +63,6 @@ impl RedisStoreBuilder {
     /// How long one operation may take, with all waiting. What moves more may take
     /// eight times as long: a record of more than 4 KiB, pieces of a stream of more than
     /// 16 KiB in all, and whatever is read of one. Defaults to 250 ms.
-    ///
-    /// Best under a sixth of the lease: a server that freezes for about a lease and comes
-    /// back grants then what nobody waits for any more, and a caller whose run was given up
-    /// for it may get a 503.
     pub fn operation_limit(mut self, limit: Duration) -> Self {
         self.operation_limit = limit;
         self

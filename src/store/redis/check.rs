@@ -6,7 +6,7 @@ use super::{
     cluster::{Territory, slot_of_flight},
     error,
     keys::Names,
-    script::CHECK,
+    script::{CHECK, Call},
 };
 use crate::{
     id::{FlightId, KeyDigest},
@@ -53,7 +53,6 @@ impl Asked {
             names.staged(key, FlightId::random()),
             names.stream(key),
             names.owner_seq(),
-            names.probe(),
         ];
         let (channel, any) = (names.channel(key), key.to_string());
         Self { names: names.clone(), channel, keys, pushes, role: false, any }
@@ -75,12 +74,36 @@ impl Asked {
         self.judge(&answers.map_err(|error| error::from_redis(&error))?)
     }
 
+    /// Asks once more, while the store is at work, in one script: a server that takes no
+    /// writes just now is of no use then, whatever the user may.
+    pub(super) fn again(&self) -> Call {
+        // In a cluster, the last one has a slot of its own.
+        let keys = self.keys.len() - usize::from(self.names.is_sharded());
+        let call = self.keys[..keys].iter().cloned().fold(CHECK.call(), Call::key);
+        call.arg(&self.channel).arg(self.names.publish()).arg(1)
+    }
+
+    /// Hears the answer to [`again`](Self::again).
+    pub(super) fn hear(&self, answer: &Value) -> Result<(), StoreError> {
+        match answer {
+            // A node of a cluster that knows who has the key is there.
+            answer if self.names.is_sharded() && error::is_redirection(answer) => Ok(()),
+            Value::ServerError(error) => Err(error::from_server(error)),
+            Value::Array(found) => {
+                let mut findings = Findings::default();
+                found.iter().try_for_each(|finding| self.find(&mut findings, finding))?;
+                findings.result(false)
+            }
+            _ => Err(error::bad_reply()),
+        }
+    }
+
     fn pipe(&self) -> Pipeline {
         let mut pipe = Pipeline::new();
         let hash = sha1_smol::Sha1::from(NOTHING).digest().to_string();
         pipe.cmd("EVALSHA").arg(hash).arg(0);
         let call = CHECK.call().key(self.keys[0].clone());
-        pipe.add_command(call.arg(&self.channel).arg(self.names.publish()).whole());
+        pipe.add_command(call.arg(&self.channel).arg(self.names.publish()).arg(0).whole());
         // A right to fewer keys shows before a script begins.
         for key in &self.keys[1..] {
             pipe.cmd("EVAL").arg(NOTHING).arg(1).arg(key);
@@ -268,129 +291,5 @@ fn refusal(value: &Value) -> Option<&ServerError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use bb8_redis::redis::parse_redis_value;
-
-    use super::*;
-
-    fn asked() -> Asked {
-        Asked::new(&Names::new("ai:flight", 0), true, None).with_role()
-    }
-
-    /// What a server answers that has nothing to complain of, but for one answer.
-    fn judge(asked: &Asked, place: usize, answer: &str) -> Result<(), StoreError> {
-        let mut answers = vec![
-            "-NOSCRIPT No matching script. Please use EVAL.\r\n",
-            "*0\r\n",
-            ":1\r\n",
-            ":1\r\n",
-            ":1\r\n",
-            ":1\r\n",
-            ":1\r\n",
-            ":1\r\n",
-            "+OK\r\n",
-            "+OK\r\n",
-            "+OK\r\n",
-            ":1\r\n",
-        ];
-        answers[place] = answer;
-        let answers: Vec<Value> = answers
-            .into_iter()
-            .map(|answer| parse_redis_value(answer.as_bytes()).expect("an answer"))
-            .collect();
-        assert_eq!(answers.len(), asked.pipe().len());
-        asked.judge(&answers)
-    }
-
-    #[test]
-    fn what_is_missing_is_named() {
-        let asked = asked();
-        let denied = "-NOPERM this user has no permissions to run the 'x' command\r\n";
-        let key = "-NOPERM No permissions to access a key\r\n";
-        let unknown = "-ERR unknown command 'x', with args beginning with: \r\n";
-        for (place, answer, kind, name) in [
-            (0, denied, StoreErrorKind::Denied, "EVALSHA"),
-            (0, unknown, StoreErrorKind::Unsupported, "EVALSHA"),
-            (1, denied, StoreErrorKind::Denied, "EVAL (scripting)"),
-            (1, unknown, StoreErrorKind::Unsupported, "EVAL (scripting)"),
-            (1, key, StoreErrorKind::Denied, "keys ai:flight:meta:{*}"),
-            (2, key, StoreErrorKind::Denied, "keys ai:flight:waiters:{*}"),
-            (3, key, StoreErrorKind::Denied, "keys ai:flight:result:{*}"),
-            (4, key, StoreErrorKind::Denied, "keys ai:flight:result:{*}:*"),
-            (5, key, StoreErrorKind::Denied, "keys ai:flight:stream:{*}"),
-            (6, key, StoreErrorKind::Denied, "keys ai:flight:owner-seq"),
-            (7, key, StoreErrorKind::Denied, "keys ai:flight:probe"),
-            (8, denied, StoreErrorKind::Denied, "SUBSCRIBE"),
-            (8, key, StoreErrorKind::Denied, "channels ai:flight:push:0:{*}"),
-            (9, denied, StoreErrorKind::Denied, "UNSUBSCRIBE"),
-            (10, denied, StoreErrorKind::Denied, "ROLE"),
-            (1, "*1\r\n$12\r\ncommand XADD\r\n", StoreErrorKind::Denied, "XADD"),
-            (1, "*1\r\n$9\r\nchannel c\r\n", StoreErrorKind::Denied, "ai:flight:push:0:{*}"),
-            (1, "*1\r\n$12\r\nunknown XADD\r\n", StoreErrorKind::Unsupported, "XADD"),
-            (1, "*1\r\n$10\r\nold 6.0.16\r\n", StoreErrorKind::Unsupported, "6.0.16"),
-            (1, "*1\r\n$12\r\nreadonly SET\r\n", StoreErrorKind::ReadOnly, "replica"),
-            (1, "*1\r\n$4\r\nnone\r\n", StoreErrorKind::Reply, ""),
-            (1, "$-1\r\n", StoreErrorKind::Reply, ""),
-            (0, "-LOADING later\r\n", StoreErrorKind::Loading, "LOADING"),
-            (0, "-NOAUTH Authentication required.\r\n", StoreErrorKind::Denied, "NOAUTH"),
-        ] {
-            let error = judge(&asked, place, answer).unwrap_err();
-            assert_eq!(error.kind(), kind, "{place} {answer}: {error}");
-            assert!(error.to_string().contains(name), "{place} {answer}: {error}");
-            assert!(!error.to_string().contains(&asked.any), "{error}");
-        }
-        assert!(judge(&asked, 1, "*0\r\n").is_ok());
-    }
-
-    #[test]
-    fn all_that_is_missing_is_named() {
-        let found = "*3\r\n$12\r\ncommand HSET\r\n$12\r\ncommand ZADD\r\n$9\r\nchannel c\r\n";
-        let error = judge(&asked(), 1, found).unwrap_err();
-        let text = "the user lacks the right to HSET, ZADD, channels ai:flight:push:0:{*}";
-        assert_eq!(error.to_string(), text);
-    }
-
-    /// In a cluster, other commands are needed, and some keys are elsewhere.
-    #[test]
-    fn what_a_node_lacks_is_named() {
-        let names = Names::new("ai:flight", 0).sharded();
-        let territory = Territory::default();
-        let answers = |asked: &Asked, place: usize, answer: &str| {
-            let mut answers = vec!["-NOSCRIPT No matching script. Please use EVAL.\r\n", "*0\r\n"];
-            answers.extend(["-MOVED 1 h:1\r\n"; 6]);
-            if asked.pushes {
-                answers.extend(["+OK\r\n"; 3]);
-            }
-            answers.extend(["+OK\r\n", "-CROSSSLOT Keys don't hash to the same slot\r\n"]);
-            answers[place] = answer;
-            assert_eq!(answers.len(), asked.pipe().len());
-            let read = |answer: &str| parse_redis_value(answer.as_bytes()).expect("an answer");
-            asked.judge(&answers.into_iter().map(read).collect::<Vec<_>>())
-        };
-        let asked = Asked::new(&names, true, Some(&territory));
-        let quiet = Asked::new(&names, false, Some(&territory));
-        for (asked, last) in [(&asked, 12), (&quiet, 9)] {
-            for elsewhere in ["-MOVED 1 h:1\r\n", "-CLUSTERDOWN x\r\n", "-TRYAGAIN x\r\n"] {
-                assert!(answers(asked, 1, elsewhere).is_ok());
-            }
-            assert!(answers(asked, last, ":1\r\n").is_ok());
-        }
-        let denied = "-NOPERM this user has no permissions to run the 'x' command\r\n";
-        let unknown = "-ERR unknown command 'x', with args beginning with: \r\n";
-        let spublish = "*1\r\n$16\r\nunknown SPUBLISH\r\n";
-        for (place, answer, kind, name) in [
-            (8, denied, StoreErrorKind::Denied, "SSUBSCRIBE"),
-            (8, unknown, StoreErrorKind::Unsupported, "SSUBSCRIBE: a cluster needs Redis 7.0"),
-            (9, denied, StoreErrorKind::Denied, "SUNSUBSCRIBE"),
-            (10, denied, StoreErrorKind::Denied, "UNSUBSCRIBE"),
-            (11, denied, StoreErrorKind::Denied, "ASKING"),
-            (1, spublish, StoreErrorKind::Unsupported, "SPUBLISH"),
-        ] {
-            let error = answers(&asked, place, answer).unwrap_err();
-            assert_eq!(error.kind(), kind, "{place} {answer}: {error}");
-            assert!(error.to_string().contains(name), "{place} {answer}: {error}");
-        }
-        // Where nobody listens, nobody need publish.
-        assert!(answers(&quiet, 1, spublish).is_ok());
-    }
-}
+#[path = "check_tests.rs"]
+mod tests;

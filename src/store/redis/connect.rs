@@ -68,12 +68,10 @@ impl Connector {
         Self { membership: Some(membership), ..self }
     }
 
-    /// A key that may be written to see whether the server takes writes.
-    pub(super) fn probe(&self) -> String {
-        match &self.membership {
-            Some(membership) => self.names.probe_where(|slot| membership.territory.has(slot)),
-            None => self.names.probe(),
-        }
+    /// What asks whether the server has what is needed.
+    pub(super) fn asked(&self) -> Asked {
+        let territory = self.membership.as_ref().map(|membership| &*membership.territory);
+        Asked::new(&self.names, self.pushes(), territory)
     }
 
     /// The server may not be what it was in its cluster.
@@ -125,8 +123,7 @@ impl Connector {
     }
 
     async fn ask(&self, connection: &mut MultiplexedConnection) -> Result<(), StoreError> {
-        let territory = self.membership.as_ref().map(|membership| &*membership.territory);
-        let asked = Asked::new(&self.names, self.pushes(), territory);
+        let asked = self.asked();
         let asked = if self.address.sentinels.is_some() { asked.with_role() } else { asked };
         let checked = asked.check(connection).await;
         checked.map_err(|error| StoreError::new(error.kind(), format!("{self}: {error}")))

@@ -186,7 +186,7 @@ impl Hub {
             return;
         }
         for queue in table.listeners.get(&key).into_iter().flatten() {
-            queue.set_line(None);
+            queue.end();
             queue.push(Pushed::Gap);
         }
         drop(table);

@@ -1,6 +1,5 @@
 //! Names in the server: all keys of one flight key share a slot.
 
-use super::cluster::slot_of;
 use crate::id::{FlightId, KeyDigest};
 
 /// Makes names under one prefix and database.
@@ -52,17 +51,6 @@ impl Names {
         format!("{}:owner-seq", self.prefix)
     }
 
-    /// Written to see whether the server takes writes.
-    pub(super) fn probe(&self) -> String {
-        format!("{}:probe", self.prefix)
-    }
-
-    /// As [`probe`](Self::probe), on a server that has some slots only.
-    pub(super) fn probe_where(&self, has: impl Fn(u16) -> bool) -> String {
-        let mut names = (0..=u16::MAX).map(|n| format!("{}:{n}", self.probe()));
-        names.find(|name| has(slot_of(name.as_bytes()))).unwrap_or_else(|| self.probe())
-    }
-
     /// The commands for this kind of channel.
     pub(super) fn publish(&self) -> &'static str {
         if self.sharded { "SPUBLISH" } else { "PUBLISH" }
@@ -108,7 +96,7 @@ fn nibble(digit: u8) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::redis::cluster::slot_of_flight;
+    use crate::store::redis::cluster::{slot_of, slot_of_flight};
 
     #[test]
     fn channels_are_read_back() {

@@ -17,12 +17,16 @@ use crate::store::Pushed;
 const LIMIT: usize = 128;
 const BYTES: usize = 1 << 20;
 
+/// Marks a line that has not confirmed yet. No process opens so many.
+const ASKED: u64 = 1 << 63;
+
 /// A bounded queue with one reader.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: Mutex<Waiting>,
     arrived: Notify,
-    /// The line on which the server confirmed the subscription; 0: none.
+    /// The line on which the server confirmed the subscription, or with a mark, on which
+    /// it is to; 0: none.
     line: AtomicU64,
 }
 
@@ -38,9 +42,21 @@ impl Queue {
         self.line.load(Ordering::Relaxed) == line
     }
 
-    /// It did, or ended it.
-    pub(super) fn set_line(&self, line: Option<u64>) {
-        self.line.store(line.unwrap_or(0), Ordering::Relaxed);
+    /// It is asked for on this line.
+    pub(super) fn ask_on(&self, line: u64) {
+        self.line.store(line | ASKED, Ordering::Relaxed);
+    }
+
+    /// The server confirmed what was asked for on this line. It may have ended it since,
+    /// before whoever asked could see the answer.
+    pub(super) fn confirm(&self, line: u64) {
+        let order = Ordering::Relaxed;
+        let _ = self.line.compare_exchange(line | ASKED, line, order, order);
+    }
+
+    /// The subscription is over.
+    pub(super) fn end(&self) {
+        self.line.store(0, Ordering::Relaxed);
     }
 
     /// Adds a push; where there is no room, all become one word to look.

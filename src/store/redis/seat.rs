@@ -45,7 +45,7 @@ impl Seat {
             return;
         }
         self.leave();
-        self.queue.set_line(None);
+        self.queue.end();
         self.hub = Arc::clone(hub);
         hub.admit(self.key, &self.queue);
     }
@@ -58,6 +58,7 @@ impl Seat {
             let line = table.line.clone()?;
             // Each seat sends it: another's may have been dropped unsent.
             if !self.queue.is_on(line.number) {
+                self.queue.ask_on(line.number);
                 pipe.cmd(self.hub.names.subscribe()).arg(self.hub.names.channel(self.key));
             }
             pipe.add_command(call.by_hash());
@@ -69,7 +70,7 @@ impl Seat {
         let mut answers = mark.check(sent.await);
         if let Ok(values) = &answers {
             if values.len() == 2 && !matches!(values[0], Value::ServerError(_)) {
-                self.queue.set_line(Some(line.number));
+                self.queue.confirm(line.number);
             }
             if values.last().is_some_and(error::is_missing_script) {
                 let mut pipe = Pipeline::with_capacity(2);

@@ -2,10 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use bb8_redis::{
-    RedisConnectionManager, bb8,
-    redis::{Cmd, Value},
-};
+use bb8_redis::{RedisConnectionManager, bb8, redis::Value};
 
 use super::{
     address::Address,
@@ -34,7 +31,7 @@ pub(super) struct Plan {
 /// One server: no other one's failing holds it up.
 pub(super) struct Shard {
     pub(super) names: Names,
-    pub(super) gate: Gate,
+    pub(super) gate: Arc<Gate>,
     /// Small scripts.
     pub(super) pool: Pool,
     /// Large records, which would hold up small ones behind them.
@@ -50,23 +47,30 @@ impl Plan {
         address: Address,
         pool: Option<bb8::Pool<RedisConnectionManager>>,
     ) -> Shard {
-        self.shard(Connector::new(address, self.names.clone(), self.connect_limit), pool)
+        self.shard(Connector::new(address, self.names.clone(), self.connect_limit), pool, None)
     }
 
-    /// A node of a cluster.
-    pub(super) fn node(&self, address: Address, membership: Membership) -> Shard {
+    /// A node of a cluster; `gate` is what is known of the way to it.
+    pub(super) fn node(
+        &self,
+        address: Address,
+        membership: Membership,
+        gate: Option<Arc<Gate>>,
+    ) -> Shard {
         let connector = Connector::new(address, self.names.clone(), self.connect_limit);
-        self.shard(connector.in_cluster(membership), None)
+        self.shard(connector.in_cluster(membership), None, gate)
     }
 
     fn shard(
         &self,
         connector: Connector,
         pool: Option<bb8::Pool<RedisConnectionManager>>,
+        gate: Option<Arc<Gate>>,
     ) -> Shard {
         let (names, limit) = (self.names.clone(), self.operation_limit);
+        let new = || Gate::new(limit, connector.to_string(), Arc::clone(&self.errors));
         Shard {
-            gate: Gate::new(limit, connector.to_string(), Arc::clone(&self.errors)),
+            gate: gate.unwrap_or_else(|| Arc::new(new())),
             pool: match pool {
                 Some(pool) => Pool::given(pool, connector.clone(), limit),
                 None => Pool::new(connector.clone(), self.pool_size, limit),
@@ -146,16 +150,12 @@ impl Shard {
         }
     }
 
-    // A write, since a server that only reads is of no use.
+    // All that scripts do: a server that refuses a part of it would be found away again
+    // by the next flight.
     async fn probe(self: Arc<Self>) {
-        let mut set = Cmd::new();
-        set.arg("SET").arg(self.connector.probe()).arg(1).arg("PX").arg(1000);
-        let sent = async {
-            let answer = self.pool.send(Request::command(&set)).await?;
-            // A node of a cluster that knows who has the key is there.
-            let knows = self.names.is_sharded() && error::is_redirection(&answer);
-            if knows { Ok(answer) } else { error::answered(answer) }
-        };
+        let asked = self.connector.asked();
+        let call = asked.again();
+        let sent = async { asked.hear(&self.pool.send(Request::script(&call)).await?) };
         // The breaker has heard how it went.
         drop(self.gate.run(true, self.gate.limit(), sent).await);
     }

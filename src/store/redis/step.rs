@@ -110,7 +110,7 @@ pub(super) fn finish(names: &Names, key: KeyDigest, finish: &Finish) -> Call {
         .arg(word(finish.status))
         .arg(form)
         .bytes(body)
-        .arg(u8::from(finish.reusable))
+        .arg(finish.fresh.as_millis().min(MILLIS_MAX.into()))
         .arg(millis(finish.keep))
         .arg(&finish.report)
         .arg(names.channel(key))
@@ -227,7 +227,7 @@ mod tests {
             status: EndStatus::Done,
             record: None,
             seal: None,
-            reusable: false,
+            fresh: lease,
             keep: lease,
             report: String::new(),
         };

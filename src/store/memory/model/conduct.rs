@@ -68,6 +68,8 @@ pub(super) struct Driver {
     pub(super) waiter: Option<Id>,
     /// Of this flight a watch has found the answer.
     pub(super) found: Option<Name>,
+    /// It has lost its lease, and seen a newer flight.
+    pub(super) doubts: bool,
     /// It took its wait back.
     pub(super) renamed: bool,
     pub(super) asks: bool,
@@ -176,6 +178,7 @@ impl Conduct {
             known: 0,
             waiter: None,
             found: None,
+            doubts: false,
             renamed: false,
             asks: false,
             finishes: 0,
@@ -217,7 +220,7 @@ impl Conduct {
                         return Err(GONE);
                     }
                     if !reclaims {
-                        driver.mode = Mode::Free;
+                        (driver.mode, driver.doubts) = (Mode::Free, false);
                         // Who follows keeps it.
                         self.marks.remove(&waiter.0);
                     }

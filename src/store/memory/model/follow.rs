@@ -6,7 +6,7 @@ use super::{
     conduct::{Event, Voice},
     node::{Follow, Goal, Node, State, Verdict, Wait},
     rules::{Mutant, Rules},
-    wire::{Ask, Close, Found, Id, Lane, Name, Purpose, Push, Said, Tag, byte},
+    wire::{Ask, Close, Found, Id, Lane, Name, Purpose, Push, Said, Tag, byte, costs},
     world::World,
 };
 use crate::store::EndStatus;
@@ -184,6 +184,10 @@ impl World {
                     self.catch_up(n, Goal::Enough(pieces), 0);
                 }
             }
+            Heard::Ended(end) if costs(end.0, next > 0) => {
+                self.wait(n, Wait::Confirming(end));
+                self.ask_join(n, Id::NONE, Purpose::Look);
+            }
             Heard::Ended(end) => return self.read_to_end(n, flight, next, end, rules),
             Heard::Streamed => self.catch_up(n, Goal::Whole, 0),
             Heard::Lost => {
@@ -198,7 +202,11 @@ impl World {
             {
                 return self.heed(n, Heard::Look, rules);
             }
-            Heard::Done(record) => return self.deliver(n, flight, record, rules),
+            Heard::Done(Some(record)) => return self.deliver(n, flight, Some(record), rules),
+            Heard::Done(None) => {
+                self.wait(n, Wait::Fetching { tries: 1 });
+                self.send(n, Lane::Driver, Ask::Fetch);
+            }
             Heard::Take(found) => return self.take_found(n, found, rules),
             Heard::Elect => return self.elect_anew(n, rules),
             Heard::TakeOver if rules.is(Mutant::NeverTakesOver) => {}
@@ -238,6 +246,17 @@ impl World {
             (Wait::Looking, Some(Said::Found(found))) => {
                 self.heed_look(n, found, flight, rules);
             }
+            (Wait::Confirming(end), said) => self.confirmed(n, end, said, rules),
+            (Wait::Fetching { .. }, Some(Said::Record(Some(record))))
+                if record.token >= self.known(n) =>
+            {
+                self.deliver(n, flight, Some(record), rules);
+            }
+            (Wait::Fetching { tries }, None) if tries < FETCHES => {
+                self.wait(n, Wait::Fetching { tries: tries + 1 });
+                self.send(n, Lane::Driver, Ask::Fetch);
+            }
+            (Wait::Fetching { .. }, _) => self.heed(n, Heard::Look, rules),
             (Wait::Looking, _) if next > 0 && due > 0 => self.settle(n, rules),
             (Wait::Looking, _) => {
                 self.leave(n);
@@ -277,6 +296,22 @@ impl World {
             }
             _ => {}
         }
+    }
+
+    /// What a look has found after a push that told of an end.
+    fn confirmed(&mut self, n: usize, end: Close, said: Option<Said>, rules: &Rules) {
+        let Some(Follow { flight, next, .. }) = self.nodes[n].follow().copied() else { return };
+        match said {
+            Some(Said::Found(Found::Follow { flight: of, left, pieces })) if of == flight => {
+                return self.heed(n, Heard::Wait { left, pieces }, rules);
+            }
+            None | Some(Said::Found(Found::Follow { .. })) => {
+                self.mark(n);
+                self.unmark(n, rules);
+            }
+            Some(_) => {}
+        }
+        self.read_to_end(n, flight, next, end, rules);
     }
 
     /// An answer to a watch.

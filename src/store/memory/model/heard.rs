@@ -55,6 +55,8 @@ impl Conduct {
         driver.asks = false;
         // What it cannot say for a while it does not say any more: marks end by themselves.
         let keeper_is_free = self.keeper_asks == 0;
+        // It looks whether a push that told of an end said the truth, and may read the rest.
+        let confirms = driver.last.starts_with("push Ended");
         driver.last = moves::after(ask, said);
         let owns = matches!(driver.mode, Mode::Owns(_));
         let ended = matches!(driver.mode, Mode::Ended(_));
@@ -109,24 +111,31 @@ impl Conduct {
                 }
             }
             (Ask::Join { purpose: Purpose::Look, waiter, .. }, None) if owns => {
-                driver.renamed = true;
+                (driver.renamed, driver.doubts) = (true, false);
                 if keeper_is_free {
                     self.marks.insert(waiter.0);
                 }
             }
-            (Ask::Join { waiter, known, .. }, Some(Said::Found(found))) if owns => match found {
+            (Ask::Join { waiter, .. }, Some(Said::Found(found))) if owns => match found {
                 Found::Follow { flight, .. } => {
                     // Nobody owns but itself: it goes on alone.
-                    driver.renamed = flight.token <= known;
+                    driver.renamed =
+                        matches!(driver.mode, Mode::Owns(own) if flight.token <= own.token);
+                    driver.doubts = !driver.renamed;
                     if keeper_is_free {
                         self.marks.insert(waiter.0);
                     }
                 }
-                Found::Done { flight, .. } => driver.known = driver.known.max(flight.token),
-                _ => {}
+                Found::Done { flight, .. } => {
+                    driver.known = driver.known.max(flight.token);
+                    driver.doubts = false;
+                }
+                // What it saw before is gone: it goes on alone too.
+                _ => driver.renamed = std::mem::take(&mut driver.doubts),
             },
             (Ask::Join { .. }, Some(Said::Found(found))) => match found {
                 Found::Follow { .. } | Found::Lapsed | Found::Missing => {}
+                Found::Failed(_) | Found::Private | Found::Quarantined if confirms => {}
                 found => driver.mode = taken(*found),
             },
             (Ask::Finish { flight, status, .. }, Some(Said::Accepted | Said::Lost(_)))

@@ -5,7 +5,7 @@
 //! `leave`, `forget` and `purge` as the sessions do. The scripts for a server are held to
 //! the same answers by the conformance tests, not here.
 //!
-//! **Written beside it.** What a process does (`ask`, `follow`, `own`, `tell`; their
+//! **Written beside it.** What a process does (`ask`, `follow`, `own`, `alone`, `tell`; their
 //! heads name the functions of `flight` and `lease` that they mirror), one driver at a time
 //! for each process, in ticks of a third of a lease. What goes between the two is late,
 //! lost or repeated, by the faults in `rules`.
@@ -32,6 +32,7 @@
 
 #![expect(clippy::needless_pass_by_value, reason = "an answer is taken in once")]
 
+mod alone;
 mod ask;
 mod checker;
 mod conduct;

@@ -145,12 +145,22 @@ pub(super) enum Step {
         id: Id,
     },
     /// Whether the run goes on without a lease.
-    Wondering,
+    Wondering(Option<Doubt>),
     Finishing(Ending),
     /// The store has lost the record of a run that has ended: asks for it anew.
     Again {
         id: Id,
     },
+}
+
+/// A newer flight that may be nobody's.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Doubt {
+    pub(super) flight: Name,
+    /// Ticks until its lease is over, if it is not renewed.
+    pub(super) left: u8,
+    /// Until time moves on.
+    pub(super) rests: bool,
 }
 
 /// What the store is told of an end.
@@ -189,6 +199,12 @@ pub(super) struct Follow {
 pub(super) enum Wait {
     Waiting,
     Looking,
+    /// Whether the flight runs on that a push has told the end of.
+    Confirming(Close),
+    /// Asks for the record that a push has told of.
+    Fetching {
+        tries: u8,
+    },
     /// In line to take over.
     Held,
     Reading {

@@ -1,6 +1,6 @@
-//! A driver that owns, or runs without a lease: mirrors `own` of `flight/own.rs`, `attend`,
-//! `reclaim` and `goes_on_alone` of `flight/attend.rs`, and `conclude`, `own_again` and
-//! `after_failure` of `flight/conclude.rs`.
+//! A driver that owns: mirrors `own` of `flight/own.rs`, `attend` and `reclaim` of
+//! `flight/attend.rs`, and `conclude`, `own_again` and `after_failure` of
+//! `flight/conclude.rs`.
 
 use super::{
     node::{Alone, Body, Driver, Ending, Feed, Own, Run, State, Step, Verdict},
@@ -107,32 +107,6 @@ impl World {
             return self.ask_join(n, id, Purpose::Own);
         }
         self.part(n, lost, rules);
-    }
-
-    /// Goes on without a lease, or gives the run up.
-    pub(super) fn part(&mut self, n: usize, lost: Lost, rules: &Rules) {
-        let wanted = self.nodes[n].callers > 0;
-        let Some(own) = self.own_mut(n) else { return };
-        own.lost = Some(lost);
-        match lost {
-            Lost::Forgotten if wanted => self.go_on_alone(n, Alone::Forgotten),
-            Lost::Silence | Lost::Missing if own.live && wanted => {
-                own.step = Step::Wondering;
-                self.ask_join(n, Id::NONE, Purpose::Look);
-            }
-            _ => self.give_up(n, rules),
-        }
-    }
-
-    pub(super) fn go_on_alone(&mut self, n: usize, why: Alone) {
-        self.note("went on alone");
-        self.forget_calls(n, |lane| lane != Lane::Errand);
-        let Some(Own { flight, run: Some(run), .. }) = self.nodes[n].own().copied() else { return };
-        self.release(n, flight);
-        self.set_state(n, State::Local { run, why });
-        if let Some(driver) = &mut self.nodes[n].driver {
-            driver.decided = true;
-        }
     }
 
     /// Drops the run first, then lets the lease go.
@@ -286,7 +260,10 @@ impl World {
                     }
                 }
             }
-            Step::Wondering => self.wondered(n, said, rules),
+            Step::Wondering(doubt) => {
+                let doubt = *doubt;
+                self.wondered(n, doubt, said, age, rules);
+            }
             Step::Finishing(_) => self.told(n, said, rules),
             Step::Again { id } => {
                 let id = *id;
@@ -300,36 +277,6 @@ impl World {
         if let Said::Found(Found::Follow { flight, .. }) = said {
             self.mark(n);
             self.know(n, *flight);
-        }
-    }
-
-    /// What a look has found, before a run goes on without a lease.
-    fn wondered(&mut self, n: usize, said: Option<Said>, rules: &Rules) {
-        let known = self.nodes[n].driver.as_ref().map_or(0, |driver| driver.known);
-        match said {
-            Some(Said::Found(Found::Follow { flight, .. })) => {
-                self.mark(n);
-                self.know(n, flight);
-                if flight.token > known {
-                    return self.give_up(n, rules);
-                }
-                self.unmark(n, rules);
-            }
-            Some(Said::Found(Found::Done { flight, .. })) => {
-                self.know(n, flight);
-                return self.give_up(n, rules);
-            }
-            Some(_) => {}
-            None => {
-                // It may have come there all the same.
-                self.mark(n);
-                self.unmark(n, rules);
-            }
-        }
-        if self.nodes[n].callers == 0 {
-            self.give_up(n, rules);
-        } else {
-            self.go_on_alone(n, Alone::Lost);
         }
     }
 

@@ -127,8 +127,8 @@ fn of_shop(shop: &Shop, now: Instant, out: &mut Print) {
         let Meta { owner, end, lease_end, lease: _, retention: _, expires, .. } = meta;
         let Meta { prev, failures, losses, quarantine, waiters, .. } = meta;
         (Name::from(*owner), end.is_some(), waiters.len()).hash(out);
-        if let Some(End { status, at: _, reusable, report: _ }) = end {
-            (status, reusable).hash(out);
+        if let Some(End { status, at: _, fresh, report: _ }) = end {
+            (status, fresh).hash(out);
         }
         let prev = prev.map(|(flight, status)| (Name::from(flight), status));
         (left(*lease_end), left(*expires), prev, failures, losses).hash(out);

@@ -101,7 +101,7 @@ impl Shop {
                     status,
                     record: (with == With::Record).then(whole),
                     seal: if let With::Seal(pieces) = with { Some(seal(pieces)) } else { None },
-                    reusable: false,
+                    fresh: Duration::ZERO,
                     keep: ticks(rules.retention()),
                     report: String::new(),
                 };

@@ -3,7 +3,7 @@
 //! sending in `flight/publisher.rs`, and renewals in `lease/keeper.rs`.
 
 use super::{
-    node::{Ending, Feed, Own, Step},
+    node::{Doubt, Ending, Feed, Own, Step},
     rules::Rules,
     wire::{Ask, Id, Lane, Lost, Purpose, Said, With},
     world::World,
@@ -24,6 +24,9 @@ impl World {
                 beat || unwanted && own.lost.is_none() || self.is_feed_due(own)
             }
             Step::Finishing(_) => beat || free && !own.feed.busy && !own.feed.rests,
+            Step::Wondering(Some(doubt)) => {
+                beat || free && (!doubt.rests || self.nodes[n].callers == 0)
+            }
             _ => beat,
         }
     }
@@ -60,6 +63,13 @@ impl World {
                     return self.concluded(n, false, rules);
                 }
                 self.finish(n, rules);
+            }
+            // Nobody wants it any more.
+            Step::Wondering(Some(_)) if free && self.nodes[n].callers == 0 => {
+                self.give_up(n, rules);
+            }
+            Step::Wondering(Some(Doubt { rests: false, .. })) if free => {
+                self.ask_join(n, Id::NONE, Purpose::Look);
             }
             _ => {}
         }

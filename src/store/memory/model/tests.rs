@@ -183,6 +183,13 @@ fn streams_hold_with_one_fault() {
     holds(brief(2, 1, &[LostPush, Crash, Loss, Depart]), 30_000, &happens);
 }
 
+/// Paused beyond its lease, an owner finds a newer flight.
+#[test]
+fn an_owner_doubts_a_newer_flight() {
+    let rules = Rules { pause: 3, ..brief(1, 1, &[Pause]) };
+    holds(rules, 180_000, &["doubted", "went on alone", "taken over"]);
+}
+
 #[test]
 fn runs_that_fail_hold() {
     let ends = &[Done, Failed, TimedOut, Private];
@@ -250,7 +257,9 @@ fn walked(walks: u64) -> BTreeSet<Move> {
     let ends: &[_] = &[Done, Failed, TimedOut, Private];
     let few = &[Silence, LostPush, Crash, Depart];
     let some = &[Silence, LostPush, Loss, Forget];
-    for (pieces, faults, kinds) in [(0, 3, ALL), (1, 3, few), (3, 3, few), (3, 4, some)] {
+    let long: &[Fault] = &[Silence, Pause];
+    let all = [(0, 3, ALL), (1, 3, few), (3, 3, few), (3, 4, some), (1, 2, long)];
+    for (pieces, faults, kinds) in all {
         let rules =
             Rules { ends, nodes: 3, longest: 3, callers: 2, ..small(pieces, faults, kinds) };
         walk::walk(&rules, walks, &mut moves).unwrap_or_else(|broken| panic!("{broken}"));

@@ -121,6 +121,15 @@ pub(super) type Tag = (Id, u8);
 /// How a stream ends, and how many pieces it has.
 pub(super) type Close = (EndStatus, Option<u8>);
 
+/// Whether such an end costs callers their answer, who may have begun.
+pub(super) fn costs(status: EndStatus, begun: bool) -> bool {
+    match status {
+        EndStatus::Private | EndStatus::TooLarge => true,
+        EndStatus::Failed => begun,
+        _ => false,
+    }
+}
+
 /// An answer of the store.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Said {

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::{
     conduct::Event,
-    node::{Health, Node, Own, State, Wait},
+    node::{Health, Node, Own, State, Step, Wait},
     rules::{Fault, Rules},
     shop::{self, Shop},
     wire::{Ask, Call, Lane, Name},
@@ -339,8 +339,11 @@ impl World {
                 }
             }
             match node.driver.as_mut().map(|driver| &mut driver.state) {
-                Some(State::Own(Own { deadline, beat, feed, .. })) => {
+                Some(State::Own(Own { deadline, beat, feed, step, .. })) => {
                     feed.rests = false;
+                    if let Step::Wondering(Some(doubt)) = step {
+                        (doubt.left, doubt.rests) = (doubt.left.saturating_sub(1), false);
+                    }
                     *deadline = deadline.saturating_sub(1);
                     *beat = beat.map(|beat| beat.saturating_sub(1));
                 }

@@ -1,8 +1,9 @@
 //! The servers of a cluster, by slot.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use super::{
+    departed::Departed,
     map::{MOST_NODES, Map, Range},
     slot::SLOTS,
     survey::Doubt,
@@ -39,6 +40,7 @@ pub(super) struct Maker {
     pub(super) plan: Plan,
     pub(super) address: Address,
     pub(super) doubt: Doubt,
+    pub(super) departed: Departed,
 }
 
 impl Maker {
@@ -46,7 +48,8 @@ impl Maker {
         let territory = Arc::new(Territory::default());
         let membership =
             Membership { territory: Arc::clone(&territory), doubt: self.doubt.clone() };
-        let shard = self.plan.node(self.address.of_node(place.clone()), membership);
+        let gate = self.departed.take(&place, Instant::now());
+        let shard = self.plan.node(self.address.of_node(place.clone()), membership, gate);
         Node { place, shard: Arc::new(shard), territory }
     }
 }
@@ -101,7 +104,8 @@ impl Atlas {
         }
     }
 
-    /// Takes over what a map says. Nodes that it does not have are dropped.
+    /// Takes over what a map says. Nodes that it does not have are dropped, with their
+    /// connections; whether they answer is remembered for a while.
     pub(super) fn redraw(&self, map: Map, maker: &Maker) -> Self {
         let mut drawn = Self::new();
         for (place, ranges) in map.masters {
@@ -112,6 +116,9 @@ impl Atlas {
             drawn.nodes.push(node);
         }
         drawn.replicas = map.replicas;
+        let left = self.nodes.iter().filter(|node| drawn.find(&node.place).is_none());
+        let left = left.map(|node| (node.place.clone(), Arc::clone(&node.shard.gate)));
+        maker.departed.keep(left, Instant::now());
         drawn
     }
 
@@ -131,5 +138,62 @@ impl Atlas {
         for (first, last) in ranges {
             self.slots[usize::from(*first)..=usize::from(*last)].fill(owner);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bb8_redis::redis::IntoConnectionInfo;
+
+    use super::*;
+    use crate::store::redis::{breaker::Admission, keys::Names};
+
+    fn maker() -> Maker {
+        let plan = Plan {
+            names: Names::new("ai:flight", 0).sharded(),
+            operation_limit: Duration::from_millis(250),
+            connect_limit: Duration::from_secs(1),
+            pool_size: 1,
+            errors: Arc::default(),
+        };
+        let address = Address::at("redis://seed:1/".into_connection_info().expect("an address"));
+        Maker { plan, address, doubt: Doubt::default(), departed: Departed::default() }
+    }
+
+    fn map(ports: &[u16]) -> Map {
+        let master = |port: &u16| (("h".to_owned(), *port), vec![(*port, *port)]);
+        Map { masters: ports.iter().map(master).collect(), replicas: Vec::new() }
+    }
+
+    async fn fail(node: &Node) {
+        for _ in 0..3 {
+            let error = crate::store::redis::error::timed_out();
+            let failed = async { Err::<(), _>(error) };
+            drop(node.shard.gate.run(false, Duration::from_secs(1), failed).await);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_node_that_comes_back_is_known_to_be_away() {
+        let maker = maker();
+        let first = Atlas::new().redraw(map(&[1, 2]), &maker);
+        fail(&first.nodes()[0]).await;
+        let shards = first.nodes().iter().map(|node| Arc::downgrade(&node.shard));
+        let shards: Vec<_> = shards.collect();
+        let second = first.redraw(map(&[2, 3]), &maker);
+        drop(first);
+        // All ways to it go with it.
+        assert!(shards[0].upgrade().is_none());
+        assert!(second.nodes().iter().all(|node| !node.shard.gate.is_open()));
+        let third = second.redraw(map(&[1, 3]), &maker);
+        let gate = &third.nodes()[0].shard.gate;
+        assert_eq!((gate.is_open(), gate.admit()), (true, Admission::Refused));
+        assert!(!third.nodes()[1].shard.gate.is_open());
+        // A server that a node names before a map does.
+        let mut fourth = third.redraw(map(&[3]), &maker);
+        let back = fourth.at(&("h".to_owned(), 1), &maker).expect("room");
+        assert!(back.shard.gate.is_open());
     }
 }

@@ -80,7 +80,7 @@ type Cut = Vec<bool>;
 impl Line {
     fn new(node: &Node) -> Self {
         let (orders, mut taken) = mpsc::channel::<Order>(1);
-        let is_well = Arc::new(AtomicBool::new(true));
+        let is_well = Arc::new(AtomicBool::new(!node.shard.gate.is_open()));
         let (well, mut line) = (Arc::clone(&is_well), KeeperLine::new(Arc::clone(&node.shard)));
         tokio::spawn(async move {
             while let Some(Order { calls, asking, answered }) = taken.recv().await {

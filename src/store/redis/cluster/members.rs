@@ -18,6 +18,7 @@ use tokio::{
 use super::{
     ask::is_doubtful,
     atlas::{Atlas, Maker, Node},
+    departed::Departed,
     map::Map,
     moving::Moving,
     slot::slot_of_flight,
@@ -59,7 +60,7 @@ impl Cluster {
         let errors = Arc::clone(&plan.errors);
         let gate = Gate::new(plan.operation_limit, address.to_string(), errors);
         Self {
-            maker: Maker { plan, address, doubt: Doubt::default() },
+            maker: Maker { plan, address, doubt: Doubt::default(), departed: Departed::default() },
             seeds,
             atlas: RwLock::new(Atlas::new()),
             survey: Mutex::default(),
@@ -113,15 +114,21 @@ impl Cluster {
         let surveyed = timeout_at(end, surveys.wait_for(|(number, _)| *number > before)).await;
         match surveyed {
             Ok(Ok(outcome)) => outcome.1.clone().map_or(Ok(()), Err),
-            _ => Err(error::timed_out()),
+            // What was heard before, or of another node, says more than silence.
+            _ => Err(self.surveys.borrow().1.clone().unwrap_or_else(error::timed_out)),
         }
+    }
+
+    /// A node that a survey asks has failed; others may still answer.
+    pub(super) fn suspect(&self, failure: &StoreError) {
+        self.surveys.send_modify(|(_, outcome)| *outcome = Some(failure.clone()));
     }
 
     /// Takes in what a survey found; whether that is news.
     pub(super) fn surveyed(&self, map: Result<Map, StoreError>) -> bool {
         let (changed, failure) = match map {
             Ok(map) => {
-                self.gate.succeeded();
+                self.gate.probed();
                 (self.redraw(map), None)
             }
             Err(error) => {

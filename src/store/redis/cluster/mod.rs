@@ -11,6 +11,7 @@
 
 mod ask;
 mod atlas;
+mod departed;
 mod heartbeat;
 mod map;
 mod members;
@@ -21,10 +22,9 @@ mod survey;
 mod territory;
 mod tokens;
 
+#[cfg(test)]
+pub(super) use self::slot::slot_of;
 pub(super) use self::{
-    heartbeat::ClusterHeartbeat,
-    members::Cluster,
-    slot::{slot_of, slot_of_flight},
-    survey::Doubt,
+    heartbeat::ClusterHeartbeat, members::Cluster, slot::slot_of_flight, survey::Doubt,
     territory::Territory,
 };

@@ -100,7 +100,12 @@ async fn run(cluster: Weak<Cluster>) {
             let hint = cluster.take_up();
             (cluster.who_knows(hint.as_ref()), cluster.limit())
         };
-        let map = ask(nodes, limit).await;
+        let suspect = |failure: &StoreError| {
+            if let Some(cluster) = cluster.upgrade() {
+                cluster.suspect(failure);
+            }
+        };
+        let map = ask(nodes, limit, suspect).await;
         {
             let Some(cluster) = cluster.upgrade() else { return };
             let longest = if began.elapsed() < QUICK { LONGEST_PAUSE } else { SLOW_PAUSE };
@@ -118,8 +123,12 @@ async fn run(cluster: Weak<Cluster>) {
 }
 
 /// The map of the first node that has one. The next one is asked where one fails, or
-/// takes its time.
-pub(super) async fn ask(nodes: Vec<ConnectionInfo>, limit: Duration) -> Result<Map, StoreError> {
+/// takes its time. `failed` hears the worst failure so far.
+pub(super) async fn ask(
+    nodes: Vec<ConnectionInfo>,
+    limit: Duration,
+    failed: impl Fn(&StoreError) + Send + Sync,
+) -> Result<Map, StoreError> {
     let (mut asked, mut failure) = (JoinSet::new(), None);
     let mut nodes = nodes.into_iter();
     let first = async {
@@ -138,11 +147,16 @@ pub(super) async fn ask(nodes: Vec<ConnectionInfo>, limit: Duration) -> Result<M
             match answer {
                 Ok(map) => return Ok(map),
                 // Something definite is worth more than silence.
-                Err(error) => failure = Some(worse(failure.take(), error)),
+                Err(error) => {
+                    let worst = worse(failure.take(), error);
+                    failed(&worst);
+                    failure = Some(worst);
+                }
             }
         }
     };
-    tokio::time::timeout(limit, first).await.unwrap_or_else(|_| Err(error::timed_out()))
+    let found = tokio::time::timeout(limit, first).await;
+    found.unwrap_or_else(|_| Err(failure.unwrap_or_else(error::timed_out)))
 }
 
 fn worse(before: Option<StoreError>, now: StoreError) -> StoreError {
@@ -166,10 +180,15 @@ async fn ask_node(node: ConnectionInfo, limit: Duration) -> Result<Map, StoreErr
                     kind,
                     format!("{place}: the user lacks the right to CLUSTER|SLOTS"),
                 ),
-                "ERR" if detail.contains("cluster support disabled") => StoreError::new(
-                    StoreErrorKind::Unsupported,
-                    format!("{place} is not part of a cluster: use redis:// in its address"),
-                ),
+                "ERR"
+                    if detail.contains("cluster support disabled")
+                        || detail.contains("unknown command") =>
+                {
+                    StoreError::new(
+                        StoreErrorKind::Unsupported,
+                        format!("{place} is not in cluster mode: use redis:// in its address"),
+                    )
+                }
                 _ => StoreError::new(kind, format!("{place}: {}", error::from_server(&refusal))),
             });
         }

@@ -1,7 +1,7 @@
 -- Finds out what of all that the steps do the user may not, or the server cannot.
 -- Promises: every command is tried on a key of its own, which holds text, so that
 -- most of them change nothing, and which is gone at the end, or a second later.
-local key, channel, publish = KEYS[1], ARGV[1], ARGV[2]
+local key, channel, publish, again = KEYS[1], ARGV[1], ARGV[2], ARGV[3] == '1'
 local found = {}
 
 local function try(command, ...)
@@ -24,10 +24,14 @@ local function try(command, ...)
     local version = type(info) == 'string' and string.match(info, 'redis_version:([%w.-]+)')
     table.insert(found, 'old ' .. (version or ''))
   end
-  return false
+  return false, refusal
 end
 
-local text = try('SET', key, '1', 'PX', 1000)
+local text, refusal = try('SET', key, '1', 'PX', 1000)
+if again and refusal and #found == 0 then
+  -- There is no room, say. Before Redis 7 it is told with where it happened.
+  return { err = string.match(refusal, '^@.-%-(%u.*)$') or refusal }
+end
 try('TIME')
 try('TYPE', key)
 try('GET', key)

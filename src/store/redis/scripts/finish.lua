@@ -3,7 +3,7 @@
 -- stream is whole.
 local meta, waiters, result, stream, staged = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local token, flight, status, form = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
-local body, reusable, keep, report = ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
+local body, fresh, keep, report = ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
 local channel, publish, push_max = ARGV[9], ARGV[10], tonumber(ARGV[11])
 local sealed, count, proof = form == 'sealed', tonumber(ARGV[12]), ARGV[13]
 
@@ -56,7 +56,7 @@ if status == 'failed' or status == 'timedout' then
   failures = failures + 1
 end
 redis.call('HSET', meta, 'status', status, 'leaseEnd', '0', 'endedAt', int(now),
-  'markEnd', int(now + keep * 1000), 'reusable', reusable, 'failures', int(failures),
+  'markEnd', int(now + keep * 1000), 'fresh', fresh, 'failures', int(failures),
   'report', report, 'sealed', sealed and '1' or '0')
 redis.call('DEL', waiters)
 

@@ -7,6 +7,6 @@ if record and record.status == 'running' then
   redis.call('HSET', meta, 'status', 'forgotten', 'leaseEnd', '0', 'endedAt', int(now))
   push(publish, channel, 'R', record, 'forgotten')
 elseif record and record.status == 'done' then
-  redis.call('HSET', meta, 'reusable', '0')
+  redis.call('HSET', meta, 'fresh', '0')
 end
 return { 'OK' }

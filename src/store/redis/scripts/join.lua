@@ -158,7 +158,8 @@ if record and record.ownerToken >= known then
     -- A step back of the clock is no age.
     local age = math.max(now - record.endedAt, 0)
     local fresh = known == 0 and not mine
-    local reused = record.reusable == '1' and record.trimmed == 0 and age < reuse * 1000
+    local most = math.min(reuse, number(record.fresh) or 0)
+    local reused = record.trimmed == 0 and age < most * 1000
     local found = (not fresh or reused)
       and done(record.ownerToken, record.flight, record.sealed, fresh)
     if found then
