@@ -62,7 +62,7 @@ impl Core {
         own: Option<MemoryStore>,
     ) -> Self {
         let shadow = config.for_shadow().map(|config| {
-            let (sealer, store) = (sealer.clone(), Arc::clone(&store));
+            let store = Arc::clone(&store);
             // In one store with this core, but under other keys.
             Arc::new(Self::at(config, digester.for_shadow(), sealer, store, own.clone()))
         });
