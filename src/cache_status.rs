@@ -1,5 +1,7 @@
 //! What a response says of its way through the layer.
 
+use std::time::Duration;
+
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::key::Bypass;
@@ -28,7 +30,10 @@ pub enum FlightRole {
     /// A request in another process was run.
     FollowerRemote,
     /// The flight was over; its response was used again.
-    Reused,
+    Reused {
+        /// How long ago the flight had ended.
+        age: Duration,
+    },
     /// The request took no part, for this reason.
     Bypass(Bypass),
 }
@@ -41,7 +46,7 @@ impl FlightRole {
             Self::Owner => "owner",
             Self::FollowerLocal => "follower_local",
             Self::FollowerRemote => "follower_remote",
-            Self::Reused => "reused",
+            Self::Reused { .. } => "reused",
             Self::Bypass(_) => "bypass",
         }
     }
@@ -49,7 +54,7 @@ impl FlightRole {
     /// Whether the response was made for another request.
     #[must_use]
     pub const fn is_shared(self) -> bool {
-        matches!(self, Self::FollowerLocal | Self::FollowerRemote | Self::Reused)
+        matches!(self, Self::FollowerLocal | Self::FollowerRemote | Self::Reused { .. })
     }
 
     /// Adds what RFC 9211 has for this role, after what the caches nearer to
@@ -58,7 +63,7 @@ impl FlightRole {
         let value = match self {
             Self::Owner => "tower-singleflight; fwd=miss",
             Self::FollowerLocal | Self::FollowerRemote => "tower-singleflight; fwd=miss; collapsed",
-            Self::Reused => "tower-singleflight; hit",
+            Self::Reused { .. } => "tower-singleflight; hit",
             Self::Bypass(_) => "tower-singleflight; fwd=bypass",
         };
         let name = HeaderName::from_static("cache-status");
@@ -81,7 +86,7 @@ mod tests {
         for (role, value) in [
             (FlightRole::Owner, "tower-singleflight; fwd=miss"),
             (FlightRole::FollowerLocal, "tower-singleflight; fwd=miss; collapsed"),
-            (FlightRole::Reused, "tower-singleflight; hit"),
+            (FlightRole::Reused { age: Duration::ZERO }, "tower-singleflight; hit"),
             (FlightRole::Bypass(Bypass::Range), "tower-singleflight; fwd=bypass"),
         ] {
             let mut headers = HeaderMap::new();

@@ -98,7 +98,7 @@ impl Counts {
             FlightRole::Owner => self.owner(),
             FlightRole::FollowerLocal => self.follower_local(),
             FlightRole::FollowerRemote => self.follower_remote(),
-            FlightRole::Reused => self.reused(),
+            FlightRole::Reused { .. } => self.reused(),
             FlightRole::Bypass(why) => self.bypassed(why),
         }
     }

@@ -45,7 +45,7 @@ where
     let role = match origin {
         Origin::Here => FlightRole::FollowerLocal,
         Origin::Elsewhere => FlightRole::FollowerRemote,
-        Origin::Reused => FlightRole::Reused,
+        Origin::Reused { age } => FlightRole::Reused { age },
     };
     match run.log.reader() {
         Some(reader) => Heard::Shared { run, reader, extra: None, role },

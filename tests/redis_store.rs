@@ -134,13 +134,13 @@ async fn the_life_of_a_flight() {
 
     // Who knows the flight gets its answer; a fresh caller only inside its reuse.
     match third.join(Join { known: flight.token, ..last }).await {
-        Ok(Joined::Done { flight: f, streamed: false, record: Some(record), reused: false }) => {
+        Ok(Joined::Done { flight: f, streamed: false, record: Some(record), age: None }) => {
             assert_eq!((f, &record[..]), (flight, &b"the answer"[..]));
         }
         other => panic!("{other:?}"),
     }
     let reuse = Join { reuse: LEASE, ..fresh() };
-    assert!(matches!(third.join(reuse).await, Ok(Joined::Done { reused: true, .. })));
+    assert!(matches!(third.join(reuse).await, Ok(Joined::Done { age: Some(_), .. })));
     let next = own(&mut *third, &fresh()).await;
     assert!(next.token > flight.token);
     assert_eq!(

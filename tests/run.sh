@@ -51,8 +51,10 @@ clean_up() {
 trap clean_up EXIT
 
 step() {
+    local began=$SECONDS
     printf '\n== %s\n' "$*"
     "$@"
+    printf '   %d s\n' $((SECONDS - began))
 }
 
 step cargo fmt --check

@@ -262,6 +262,11 @@ where
             }
             None => response.headers_mut().clone_from(&head.headers),
         }
+        if let FlightRole::Reused { age } = role
+            && !self.grpc
+        {
+            policy::grow_older(response.headers_mut(), age);
+        }
         self.mark(&mut response, role);
         Some(response)
     }

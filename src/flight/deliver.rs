@@ -21,8 +21,8 @@ impl Driver {
     /// Takes an answer that asks for no run here.
     pub(super) async fn take(&mut self, joined: Joined) -> Next {
         match joined {
-            Joined::Done { flight, streamed, record, reused } => {
-                let origin = if reused { Origin::Reused } else { Origin::Elsewhere };
+            Joined::Done { flight, streamed, record, age } => {
+                let origin = age.map_or(Origin::Elsewhere, |age| Origin::Reused { age });
                 return match streamed {
                     true => self.deliver_stream(flight, origin).await,
                     false => self.deliver(flight, record, origin).await,
@@ -66,7 +66,8 @@ impl Driver {
             Some(record) => Some(record),
             None => self.fetch().await,
         };
-        let least = if origin == Origin::Reused { flight.token } else { self.known };
+        let is_reused = matches!(origin, Origin::Reused { .. });
+        let least = if is_reused { flight.token } else { self.known };
         if let Some(next) = record.and_then(|record| self.give_out(&record, least, origin)) {
             return next;
         }

@@ -1,5 +1,7 @@
 //! What becomes of a flight.
 
+use std::time::Duration;
+
 use crate::{error::Failure, log::SharedRun};
 
 /// Where a shared answer comes from.
@@ -9,8 +11,8 @@ pub(crate) enum Origin {
     Here,
     /// From the flight of another process.
     Elsewhere,
-    /// From a flight that had ended before.
-    Reused,
+    /// From a flight that had ended so long before.
+    Reused { age: Duration },
 }
 
 /// What became of a flight, for its callers.

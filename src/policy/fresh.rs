@@ -12,6 +12,9 @@ use http::{
 
 use crate::headers::{is_token, members};
 
+/// What everybody can read, in seconds.
+const OLDEST: u64 = 1 << 31;
+
 /// How much longer a response is fresh by its own word, at `now`; `None` where it says
 /// nothing of it.
 pub(crate) fn fresh_for(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
@@ -42,6 +45,14 @@ pub(crate) fn fresh_for(headers: &HeaderMap, now: SystemTime) -> Option<Duration
     let apparent = now.duration_since(date).unwrap_or_default();
     let said = headers.get_all(AGE).iter().map(|age| seconds_or(age.as_bytes(), Duration::MAX));
     Some(lifetime.saturating_sub(said.max().unwrap_or_default().max(apparent)))
+}
+
+/// Says that a response is so much older than it was when it came (RFC 9111, section 5.1).
+pub(crate) fn grow_older(headers: &mut HeaderMap, by: Duration) {
+    let said = headers.get_all(AGE).iter().map(|age| seconds(age.as_bytes())).max();
+    let age = said.unwrap_or_default().saturating_add(by).as_secs();
+    // A map that is full stays as it is.
+    drop(headers.try_insert(AGE, age.min(OLDEST).into()));
 }
 
 /// The dates under this name; `None` for one that cannot be read.
@@ -146,6 +157,24 @@ mod tests {
             (&[("expires", "Sun, 06 Nov 1994 08:49:47 GMT"), ("age", "4")], 6),
         ] {
             assert_eq!(fresh(fields), Some(seconds), "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_used_again_says_how_old_it_is() {
+        for (said, by, age) in [
+            (&[][..], 0, "0"),
+            (&[], 1999, "1"),
+            (&["7"], 2000, "9"),
+            (&["7", "40", "old"], 2000, "42"),
+            (&["99999999999999999999999"], 2000, "2147483648"),
+        ] {
+            let mut headers = HeaderMap::new();
+            for said in said {
+                headers.append(AGE, HeaderValue::from_static(said));
+            }
+            grow_older(&mut headers, Duration::from_millis(by));
+            assert_eq!(headers.get_all(AGE).iter().collect::<Vec<_>>(), [age], "{said:?}");
         }
     }
 

@@ -10,7 +10,7 @@ mod vary;
 mod tests;
 
 pub(crate) use self::{
-    fresh::fresh_for,
+    fresh::{fresh_for, grow_older},
     replay::Replay,
     share::{Policy, is_coded_for_transfer, is_grpc_error, is_of_one_request},
     vary::{Vary, vary},

@@ -107,7 +107,7 @@ impl Meeting {
             FlightRole::Bypass(_) => counts.shadow_uncompared(),
             // Its flight hears of the end a step later: they were not in the air together.
             FlightRole::FollowerLocal if print.is_older_than(self.came) => {}
-            FlightRole::FollowerLocal | FlightRole::FollowerRemote | FlightRole::Reused => {
+            FlightRole::FollowerLocal | FlightRole::FollowerRemote | FlightRole::Reused { .. } => {
                 match Difference::between(&print, own) {
                     None => counts.shadow_agreed(),
                     Some(parts) => {

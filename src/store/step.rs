@@ -54,8 +54,9 @@ pub enum Joined {
         streamed: bool,
         /// Its record, where it is small; else [`Session::fetch`](super::Session::fetch) reads it.
         record: Option<Bytes>,
-        /// True where it was found by a fresh caller inside the reuse window.
-        reused: bool,
+        /// How long ago it ended, where a fresh caller found it inside the reuse window.
+        /// None for those who have waited for it.
+        age: Option<Duration>,
     },
     /// The key's flights failed too often in a row, or the one that this driver knows was
     /// stopped.

@@ -195,6 +195,11 @@ pub(crate) async fn reuse_ends_with_its_window(engine: &impl Engine) {
     assert!(is_done(&other.join(&reuse).await, flight, "answer"), "reused by a fresh caller");
     let followed = Join { reuse: STEP * 2, ..ask_after(flight) };
     assert!(!is_done(&other.join(&followed).await, flight, "answer"), "not reused by a follower");
+    engine.elapse(STEP).await;
+    match other.join(&reuse).await {
+        Joined::Done { age: Some(age), .. } => assert!(age >= STEP && age < STEP * 2, "{age:?}"),
+        joined => panic!("not reused: {joined:?}"),
+    }
     engine.elapse(STEP * 3).await;
     is_lapsed(&other.look(&reuse).await);
     // Pure single flight: a fresh caller gets no answer that is there already.

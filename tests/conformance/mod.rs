@@ -243,10 +243,10 @@ pub(crate) fn follows(joined: &Joined, owner: FlightRef) -> (Duration, u32) {
 #[track_caller]
 pub(crate) fn is_done(joined: &Joined, of: FlightRef, text: &str) -> bool {
     match joined {
-        Joined::Done { flight, streamed: false, record: Some(record), reused }
+        Joined::Done { flight, streamed: false, record: Some(record), age }
             if *flight == of && record == text.as_bytes() =>
         {
-            *reused
+            age.is_some()
         }
         other => panic!("not Done of {of:?}: {other:?}"),
     }

@@ -111,7 +111,9 @@ pub(super) fn end(pieces: u64) -> Option<StreamEnd> {
 #[track_caller]
 pub(super) fn is_streamed(joined: &Joined, of: FlightRef) -> bool {
     match joined {
-        Joined::Done { flight, streamed: true, record: None, reused } if *flight == of => *reused,
+        Joined::Done { flight, streamed: true, record: None, age } if *flight == of => {
+            age.is_some()
+        }
         other => panic!("not Done of {of:?}: {other:?}"),
     }
 }

@@ -93,7 +93,10 @@ async fn reuse_serves_who_comes_within_the_window() {
     let reused = b.call("/a").await;
     assert_eq!((reused.text(), reused.took), ("run 0", ms(0)));
     assert_eq!(reused.headers["cache-status"], "tower-singleflight; hit");
-    tokio::time::sleep(ms(2001)).await;
+    assert_eq!(reused.headers["age"], "0");
+    tokio::time::sleep(ms(1500)).await;
+    assert_eq!(b.call("/a").await.headers["age"], "1");
+    tokio::time::sleep(ms(501)).await;
     assert_eq!(b.call("/a").await.text(), "run 1");
 }
 

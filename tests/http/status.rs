@@ -80,7 +80,7 @@ async fn every_role_is_appended_to_what_was_said_before() {
         for answer in answers {
             let ours = match answer.role.unwrap() {
                 FlightRole::Owner => ours(&["fwd=miss"]),
-                FlightRole::Reused => ours(&["hit"]),
+                FlightRole::Reused { .. } => ours(&["hit"]),
                 FlightRole::Bypass(_) => ours(&["fwd=bypass"]),
                 _ => ours(&["fwd=miss", "collapsed"]),
             };

@@ -81,7 +81,8 @@ impl Meta {
                     Some(answer) => (answer.record, answer.streamed),
                     None => (None, false),
                 };
-                Some(Joined::Done { flight: self.owner, streamed, record, reused: fresh })
+                let age = fresh.then(|| now.saturating_duration_since(end.at));
+                Some(Joined::Done { flight: self.owner, streamed, record, age })
             }
             EndStatus::Private => {
                 let left = self.expires - now;
@@ -137,7 +138,7 @@ impl Meta {
             && flight.token >= ask.known
             && let Some(Answer { record, streamed }) = kept.answer_of(flight)
         {
-            return Some(Joined::Done { flight, streamed, record, reused: false });
+            return Some(Joined::Done { flight, streamed, record, age: None });
         }
         if stands && ask.known == 0 && kept.is_trimmed(self.owner) {
             // Its start is gone: who has none of it yet runs alone.

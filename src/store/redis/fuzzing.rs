@@ -230,7 +230,7 @@ pub fn reply_seeds() -> Vec<Vec<u8>> {
         bulk("2")
     );
     let done = format!(
-        "*6\r\n{}{}{}:1\r\n:0\r\n{}",
+        "*7\r\n{}{}{}:0\r\n{}:1\r\n:9\r\n",
         bulk("DONE"),
         bulk(&token),
         bulk(&id),

@@ -26,8 +26,10 @@ pub(super) fn joined(value: Value) -> Result<Joined, StoreError> {
         },
         "DONE" => {
             let flight = reply.flight()?;
-            let (reused, streamed) = (reply.number()? == 1, reply.number()? == 1);
-            Joined::Done { flight, streamed, record: reply.record()?, reused }
+            let streamed = reply.number()? == 1;
+            let (record, is_reused) = (reply.record()?, reply.number()? == 1);
+            let age = if is_reused { Some(reply.left()?) } else { None };
+            Joined::Done { flight, streamed, record, age }
         }
         "FAILED" => Joined::Failed {
             flight: reply.flight()?,

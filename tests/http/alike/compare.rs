@@ -55,7 +55,7 @@ const OWN: &[&str] = &[
 
 /// Looked at apart.
 const APART: &[&str] =
-    &["cache-status", "connection", "content-length", "date", "transfer-encoding"];
+    &["age", "cache-status", "connection", "content-length", "date", "transfer-encoding"];
 
 fn lines(headers: &HeaderMap, name: &str) -> Vec<String> {
     headers.get_all(name).iter().map(|line| line.as_bytes().escape_ascii().to_string()).collect()
@@ -118,6 +118,15 @@ impl Differences<'_> {
             APART.contains(&name) || said.is_shared() && own
         });
         self.same("fields", &fields(&got.headers, |name| APART.contains(&name)), &expected);
+        let ages = [got, alone].map(|answer| lines(&answer.headers, "age"));
+        if said == Said::Hit {
+            let seconds = |age: &String| age.parse::<u64>().ok();
+            let before = ages[1].first().and_then(seconds).unwrap_or_default();
+            let after = ages[0].first().and_then(seconds);
+            self.check("an age", ages[0].len() == 1 && after.is_some_and(|age| age >= before));
+        } else {
+            self.same("age", &ages[0], &ages[1]);
+        }
         // The handler's own, or the server's.
         let dates = [got, alone].map(|answer| lines(&answer.headers, "date"));
         match handler.headers().get("date") {

@@ -15,8 +15,9 @@ if is_other then
   return { 'OTHER' }
 end
 
--- The answer of a flight that ended well; nothing where it is gone.
-local function done(token, id, sealed, reused)
+-- The answer of a flight that ended well, and how old it is for who did not wait for it;
+-- nothing where it is gone.
+local function done(token, id, sealed, age)
   local body = false
   if sealed == '1' then
     local ends = is(stream, 'stream')
@@ -29,7 +30,8 @@ local function done(token, id, sealed, reused)
   elseif redis.call('STRLEN', result) <= inline then
     body = redis.call('GET', result)
   end
-  return { 'DONE', int(token), id, reused and 1 or 0, sealed == '1' and 1 or 0, body }
+  return { 'DONE', int(token), id, sealed == '1' and 1 or 0, body, age and 1 or 0,
+    int(math.floor((age or 0) / 1000)) }
 end
 
 -- Whose marks live on, and how many of them joined before this one. The fraction
@@ -143,7 +145,7 @@ if record and record.ownerToken >= known then
   end
   if status == 'running' then
     local missed = known > 0 and record.prevStatus == 'done' and record.prevToken >= known
-      and done(record.prevToken, record.prevFlight, record.prevSealed, false)
+      and done(record.prevToken, record.prevFlight, record.prevSealed)
     if missed then
       return missed
     end
@@ -161,7 +163,7 @@ if record and record.ownerToken >= known then
     local most = math.min(reuse, number(record.fresh) or 0)
     local reused = record.trimmed == 0 and age < most * 1000
     local found = (not fresh or reused)
-      and done(record.ownerToken, record.flight, record.sealed, fresh)
+      and done(record.ownerToken, record.flight, record.sealed, fresh and age)
     if found then
       return found
     end
