@@ -62,7 +62,12 @@ pin_project! {
     {
         Alone { #[pin] inner: Oneshot<S, Req>, why: Bypass, probing: Option<Probing> },
         /// Run all the same, and compared with what others get.
-        Shadowed { #[pin] inner: TaskLocalFuture<Chain, Oneshot<S, Req>>, witness: Option<Witness> },
+        Shadowed {
+            #[pin]
+            inner: TaskLocalFuture<Chain, Oneshot<S, Req>>,
+            // Boxed: the hasher that it has is larger than all of what most callers hold.
+            witness: Option<Box<Witness>>,
+        },
         /// The request is read for its key, and in no flight.
         Reading { reading: BoxFuture<'static, ResponseFuture<S, Req, K, C>> },
         Waiting { #[pin] waiting: Waiting<S, Req, K, C> },
@@ -105,7 +110,7 @@ where
         inner: TaskLocalFuture<Chain, Oneshot<S, Req>>,
         witness: Witness,
     ) -> Self {
-        Self { parts, state: State::Shadowed { inner, witness: Some(witness) } }
+        Self { parts, state: State::Shadowed { inner, witness: Some(Box::new(witness)) } }
     }
 
     /// `read` ends in what comes after the request was read.
