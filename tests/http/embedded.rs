@@ -2,7 +2,7 @@
 
 use tokio::task::JoinHandle;
 use tower::Layer;
-use tower_singleflight::{FailureKind, FlightPhase};
+use tower_singleflight::{Config, FailureKind, FlightPhase};
 
 use crate::support::{
     ALONE, Answer, Inner, Runs, ask, crowd, get, layer, ms, numbered, sure, text, until,
@@ -73,4 +73,23 @@ async fn a_private_answer_leaves_its_mark() {
     tokio::time::sleep(ms(60_000)).await;
     assert!(ask(&service, get("/")).await.is_owner());
     assert!(ask(&service, get("/other")).await.is_owner());
+}
+
+/// Also where those who share would use answers again, and so would ask for leases.
+#[tokio::test(start_paused = true)]
+async fn shadow_mode_compares_those_who_would_have_met() {
+    for reuse in [ms(0), ms(10_000)] {
+        let config = Config::builder().shadow(true).reuse(reuse).build().unwrap();
+        let (runs, node) = (Runs::default(), layer().config(config));
+        let service = node.layer(numbered(&runs, ms(100)));
+        for _ in 0..2 {
+            crowd(&[&service], 3, get("/")).await;
+            until("all are compared", || node.flights().is_empty()).await;
+            // The last to be compared may be a step behind its flight.
+            tokio::time::sleep(ms(1)).await;
+        }
+        let stats = node.stats();
+        assert_eq!((runs.total(), stats.shadow_differed, stats.shadow_agreed), (6, 4, 0));
+        assert_eq!((stats.shadow_unshareable, stats.shadow_uncompared), (0, 0));
+    }
 }
