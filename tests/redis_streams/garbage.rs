@@ -77,6 +77,7 @@ async fn owned(server: &RedisServer, store: &RedisStore) -> FlightRef {
             Joined::Own { token } => return FlightRef { token, id: join.flight },
             Joined::Follow { left, .. }
             | Joined::Private { left }
+            | Joined::Probe { left }
             | Joined::Quarantined { left } => {
                 let ttl: i64 = server.lines(&["PTTL", &meta])[0][1..].parse().unwrap();
                 assert!(ttl >= 0, "nothing ends it");
