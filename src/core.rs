@@ -63,9 +63,7 @@ impl Core {
         }
         told
     }
-}
 
-impl Core {
     /// Stops what runs for the key, in the whole fleet.
     pub(crate) async fn stop(&self, key: KeyDigest) -> Result<(), StoreError> {
         // Taken first: who comes after the store has heard of it has begun anew.
