@@ -102,9 +102,7 @@ impl Core {
         }
         told
     }
-}
 
-impl Core {
     /// Stops what runs for the key, in the whole fleet.
     pub(crate) async fn stop(&self, key: Key) -> Result<(), StoreError> {
         let name = Name::new(key, &self.digester);

@@ -105,6 +105,9 @@ where
             let entering = Arc::clone(&parts);
             return ResponseFuture::reading(parts, async move {
                 let (request, key) = read.await;
+                // It may have been switched off meanwhile.
+                let is_on = entering.core().switch.is_on();
+                let key = if is_on { key } else { Err(Bypass::SwitchedOff) };
                 enter(entering, inner, request, key, chain)
             });
         }
@@ -132,10 +135,6 @@ where
     K: KeyExtractor<Req>,
     C: Codec<Req, S::Response, S::Error>,
 {
-    // It may have been switched off while the request was read.
-    if !parts.core().switch.is_on() {
-        return ResponseFuture::alone(parts, inner, request, Bypass::SwitchedOff);
-    }
     let name = match key {
         Err(why) => return ResponseFuture::alone(parts, inner, request, why),
         Ok(key) => Name::new(key, &parts.flying().digester),

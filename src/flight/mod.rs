@@ -61,8 +61,8 @@ struct Driver {
     followed: bool,
     /// What came of the flight that it followed last, should that go on.
     inflow: Option<Inflow>,
-    /// Whether its run was given up since the process is leaving.
-    gave_up: bool,
+    /// The flight that was given up since the process is leaving.
+    gave_up: Option<FlightRef>,
     /// Whether others wait for the run that it had.
     yields: bool,
 }
@@ -95,7 +95,7 @@ impl Driver {
             late_grants: 0,
             followed: false,
             inflow: None,
-            gave_up: false,
+            gave_up: None,
             yields: false,
         }
     }
@@ -226,6 +226,12 @@ impl Driver {
         }
         self.flight.set_asking(false);
         if let Joined::Follow { flight, left, rank, pieces } = joined {
+            if self.gave_up == Some(flight) {
+                // The look came before the word that lets it go: nobody runs it.
+                self.marked = true;
+                tokio::time::sleep(pauses::FIRST).await;
+                return Ok(Next::Elect);
+            }
             self.know(flight.token);
             return self.follow(join, flight, left, rank, pieces).await;
         }
@@ -273,7 +279,7 @@ impl Driver {
 
     /// Nobody runs, and this process takes no more leases.
     async fn leaving(&mut self) -> Next {
-        if self.gave_up {
+        if self.gave_up.is_some() {
             self.fail(FailureKind::Draining, None);
             return Next::Over;
         }

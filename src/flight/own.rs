@@ -95,7 +95,7 @@ impl Driver {
                 Next::Over
             }
             Outcome::Drained => {
-                self.gave_up = true;
+                self.gave_up = run.guard.lease().map(|lease| lease.flight());
                 self.core.counts.hand_overs();
                 drop(run);
                 Next::Elect

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-const FIRST: Duration = Duration::from_millis(25);
+/// The shortest of them.
+pub(super) const FIRST: Duration = Duration::from_millis(25);
 const LONGEST: Duration = Duration::from_millis(400);
 
 /// Each is twice as long as the last, up to a bound.

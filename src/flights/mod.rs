@@ -69,7 +69,8 @@ impl Flights {
     ///
     /// # Errors
     ///
-    /// The flight has as many followers as it may; what was deposited is dropped.
+    /// The flight, or all of them, have as many followers as they may; what was deposited
+    /// is dropped.
     pub(crate) fn enter(
         self: &Arc<Self>,
         name: Name,
