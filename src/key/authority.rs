@@ -23,16 +23,18 @@ impl<'a> Authority<'a> {
     ///
     /// On HTTP/1 a scheme is in the requests of clients, and not in those that come
     /// to a server. One that goes out in the clear is another than one that does not.
+    /// On HTTP/2 it is in all requests, and says only which port is the default one.
     pub(super) fn of(uri: &'a Uri, request: RequestView<'a>) -> Result<Self, Bypass> {
-        let scheme = uri.scheme_str().filter(|_| request.version() < Version::HTTP_2);
-        let scheme = scheme.unwrap_or_default();
+        let said = uri.scheme_str().unwrap_or_default();
+        let scheme = if request.version() < Version::HTTP_2 { said } else { "" };
+        let parse = |text| Self { scheme, ..Self::parse(said, text) };
         let mut hosts = request.headers().get_all(HOST).iter();
         let host = match (hosts.next(), hosts.next()) {
             (_, Some(_)) => return Err(Bypass::NoAuthority),
-            (host, None) => host.map(|host| Self::parse(scheme, host.as_bytes())),
+            (host, None) => host.map(|host| parse(host.as_bytes())),
         };
         let uri = uri.authority();
-        let uri = uri.map(|authority| Self::parse(scheme, authority.as_str().as_bytes()));
+        let uri = uri.map(|authority| parse(authority.as_str().as_bytes()));
         match (uri, host) {
             (Some(uri), Some(host)) if !uri.host.eq_ignore_ascii_case(host.host) => None,
             (Some(found), _) | (None, Some(found)) => Some(found),

@@ -85,17 +85,25 @@ pub trait KeyExtractor<Req>: Clone + Send + Sync + 'static {
 /// Makes an extractor of a function: `None` means that the request runs alone.
 ///
 /// Requests get the same answer when the function gives them the same key, so
-/// that **whatever the answer depends on belongs in the key**: the user, the
-/// tenant, the language. HTTP requests with a body run alone all the same.
+/// that **whatever the answer depends on belongs in the key**: the method, the
+/// host, the path and its query, the user, the tenant, the language. Nothing is
+/// added to it: without the method, a `DELETE` that comes while a `GET` is in the
+/// air is answered by that, and not done. HTTP requests with a body run alone all
+/// the same.
 ///
 /// ```
-/// use http::{Request, header::AUTHORIZATION};
-/// use tower_singleflight::{Key, key_fn};
+/// use http::{Method, Request, header::AUTHORIZATION};
+/// use tower_singleflight::{Key, KeyExtractor, key_fn};
 ///
 /// let key = key_fn(|request: &Request<String>| {
+///     if request.method() != Method::GET {
+///         return None;
+///     }
 ///     let user = request.headers().get(AUTHORIZATION)?;
-///     Some(Key::builder().part(user).part(request.uri().path()).build())
+///     Some(Key::builder().part(user).part(request.uri().path_and_query()?.as_str()).build())
 /// });
+/// let get = |uri: &str| Request::get(uri).header(AUTHORIZATION, "A").body(String::new()).unwrap();
+/// assert_ne!(key.extract(&get("/report?year=1")), key.extract(&get("/report?year=2")));
 /// ```
 pub fn key_fn<Req, K, F>(f: F) -> KeyFn<F>
 where

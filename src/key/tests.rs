@@ -51,6 +51,15 @@ fn hosts_are_told_apart_and_their_forms_are_not() {
     let https = key(&get("https://A.test:443/p", &[("host", "a.test")]));
     assert_eq!(https, key(&get("https://a.test/p", &[])));
     assert_ne!(http1("a.test:8443"), key(&http2));
+    let of_http2 = |uri: &str| {
+        let mut request = get(uri, &[]);
+        *request.version_mut() = Version::HTTP_2;
+        key(&request)
+    };
+    assert_eq!(of_http2("http://a.test:80/p"), http1("a.test"));
+    assert_ne!(of_http2("http://a.test:443/p"), of_http2("http://a.test/p"));
+    assert_ne!(of_http2("https://a.test:80/p"), of_http2("https://a.test/p"));
+    assert_ne!(of_http2("http://a.test:443/p"), of_http2("https://a.test:80/p"));
     assert_eq!(http1("[::1]:443"), http1("[::1]"));
     assert_ne!(key(&get("http://u:P@a.test/p", &[])), key(&get("http://u:p@a.test/p", &[])));
 }
