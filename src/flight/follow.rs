@@ -91,6 +91,7 @@ impl Driver {
                     () = tokio::time::sleep_until(due) => Step::TakeOver,
                 },
             };
+            let has_ended = matches!(step, Step::Done(_));
             let step = match step {
                 Step::Done(record) => match self.give_out_pushed(record).await {
                     Some(next) => return Ok(next),
@@ -102,6 +103,9 @@ impl Driver {
                 Step::Look => {
                     let look = self.join(true);
                     match self.session.open().join(look).await {
+                        // Nobody owns again what has ended: who waited for it meets in
+                        // one run.
+                        Ok(Joined::Missing) if has_ended => Step::Elect,
                         Ok(joined) => self.step_from_look(joined, flight),
                         // Whoever has begun waits as long as the owner's lease stands:
                         // another run would not say the same.

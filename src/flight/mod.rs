@@ -280,8 +280,7 @@ impl Driver {
     /// Nobody runs, and this process takes no more leases.
     async fn leaving(&mut self) -> Next {
         if self.gave_up.is_some() {
-            self.fail(FailureKind::Draining, None);
-            return Next::Over;
+            return self.given_up();
         }
         match self.core.drain.standing() {
             Standing::Open => Next::Elect,

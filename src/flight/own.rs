@@ -98,7 +98,8 @@ impl Driver {
                 self.gave_up = run.guard.lease().map(|lease| lease.flight());
                 self.core.counts.hand_overs();
                 drop(run);
-                Next::Elect
+                // Without a lease there is no other process that could go on.
+                if has_lease { Next::Elect } else { self.given_up() }
             }
             Outcome::Lost(lost) if lost.is_timeout() => {
                 // The keeper has let the lease go.
@@ -113,6 +114,12 @@ impl Driver {
                 self.over_if_vacant()
             }
         }
+    }
+
+    /// What ran here was given up, and nobody else has it.
+    pub(super) fn given_up(&self) -> Next {
+        self.fail(FailureKind::Draining, None);
+        Next::Over
     }
 
     fn over_if_vacant(&mut self) -> Next {
