@@ -1,10 +1,10 @@
 //! Stored answers and ends: what callers get that asks for no run here.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Driver, Next, inflow::Flow};
+use super::{Driver, Next, inflow::Flow, step::Sighting};
 use crate::{
     error::FailureKind,
     flights::{Origin, Verdict},
@@ -87,12 +87,12 @@ impl Driver {
     }
 
     /// Whether a flight runs that a push has told the end of, as whoever may publish can:
-    /// what is left of its lease, and how many pieces there are.
-    pub(super) async fn still_runs(&mut self, followed: FlightRef) -> Option<(Duration, u64)> {
+    /// how it stands.
+    pub(super) async fn still_runs(&mut self, followed: FlightRef) -> Option<Sighting> {
         let look = self.join(true);
         match self.session.open().join(look).await {
-            Ok(Joined::Follow { flight, left, pieces, .. }) if flight == followed => {
-                return Some((left, pieces));
+            Ok(Joined::Follow { flight, left, rank, pieces }) if flight == followed => {
+                return Some(Sighting { flight, left, rank, pieces });
             }
             // It is waited for nobody there, or may be.
             Ok(Joined::Follow { .. }) | Err(_) => {

@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{
     Driver, Next,
     inflow::{Flow, Inflow},
+    step::{Sighting, Step},
 };
 use crate::{
     error::{Failure, FailureKind},
     flights::{FlightPhase, Origin, Verdict},
     id::FlightRef,
     lease::WatchGuard,
-    store::{EndStatus, Join, Joined, Pushed, StoreError, StreamEnd},
+    store::{EndStatus, Join, Joined, StoreError, StreamEnd},
 };
 
 const NOT_SHARED: &str = "the rest of it is not shared";
@@ -24,6 +24,21 @@ const UNREADABLE: &str = "the rest of it cannot be read from the store";
 const STEP: Duration = Duration::from_millis(50);
 /// The most that an attempt is held back, jitter included.
 const SPREAD: Duration = Duration::from_millis(500);
+/// So many try to take over before the others do: those wait a beat for one of them.
+const FIRST_IN_LINE: u32 = 3;
+
+/// How following one flight ended.
+enum Way {
+    Next(Next),
+    /// A newer one runs, and this process's wait is its own.
+    Newer(Sighting),
+}
+
+impl From<Next> for Way {
+    fn from(next: Next) -> Self {
+        Self::Next(next)
+    }
+}
 
 /// How long a process with `rank` others before it holds back: the first tries at
 /// once, no two at the same moment.
@@ -36,19 +51,30 @@ pub(super) fn hold_back(rank: u32) -> Duration {
 }
 
 impl Driver {
-    /// Follows `flight`, of whose stream some pieces are there, until it ends, its lease
-    /// runs out, or nobody is left here.
+    /// Follows what was seen, and whoever owns after it, until one of them ends, or its
+    /// lease runs out, or nobody is left here.
     pub(super) async fn follow(
         &mut self,
         join: Join,
-        flight: FlightRef,
-        left: Duration,
-        rank: u32,
-        pieces: u64,
+        mut seen: Sighting,
     ) -> Result<Next, StoreError> {
         self.followed = true;
+        loop {
+            match self.follow_one(&join, seen).await? {
+                Way::Next(next) => return Ok(next),
+                Way::Newer(newer) => {
+                    // What was handed out so far has lost its writer.
+                    self.flight.hold_back(true);
+                    seen = newer;
+                }
+            }
+        }
+    }
+
+    async fn follow_one(&mut self, join: &Join, seen: Sighting) -> Result<Way, StoreError> {
+        let Sighting { flight, left, mut rank, pieces } = seen;
         self.flight.at(FlightPhase::Following, flight.token);
-        let watched = Join { known: self.known, look_only: true, ..join };
+        let watched = Join { known: self.known, look_only: true, ..join.clone() };
         let mut watch = WatchGuard::new(&self.core.keeper, self.flight.key(), watched);
         self.see_to_keeper();
         let mut inflow = match self.inflow.take() {
@@ -60,8 +86,8 @@ impl Driver {
             _ => self.inflow(flight, Origin::Elsewhere),
         };
         let mut due = Instant::now() + left;
-        let mut lost = false;
-        let mut first = (pieces > 0).then_some(Step::Wait { left, pieces });
+        let (mut lost, mut patient) = (false, false);
+        let mut first = (pieces > 0).then_some(Step::Wait { left, rank, pieces });
         loop {
             let step = match first.take() {
                 Some(step) => step,
@@ -70,18 +96,18 @@ impl Driver {
                     () = self.flight.vacated() => {
                         if self.flight.close_if_vacant() {
                             watch.leave();
-                            return Ok(Next::Over);
+                            return Ok(Next::Over.into());
                         }
                         continue;
                     }
                     () = self.flight.halt().heard() => {
                         watch.leave();
-                        return Ok(Next::Over);
+                        return Ok(Next::Over.into());
                     }
                     pushed = self.session.open().pushed() => match Step::from_push(pushed, flight) {
                         step if step.costs(inflow.has_begun()) => {
                             let runs = self.still_runs(flight).await;
-                            runs.map_or(step, |(left, pieces)| Step::Wait { left, pieces })
+                            runs.map_or(step, Step::wait)
                         }
                         step => step,
                     },
@@ -94,7 +120,7 @@ impl Driver {
             let has_ended = matches!(step, Step::Done(_));
             let step = match step {
                 Step::Done(record) => match self.give_out_pushed(record).await {
-                    Some(next) => return Ok(next),
+                    Some(next) => return Ok(next.into()),
                     None => Step::Look,
                 },
                 step => step,
@@ -132,8 +158,9 @@ impl Driver {
                     let enough = Some(index.saturating_add(1));
                     self.catch_up(&mut inflow, enough).await.unwrap_or(Flow::Open)
                 }
-                Step::Wait { left, pieces } => {
+                Step::Wait { left, rank: place, pieces } => {
                     due = Instant::now() + left;
+                    rank = place;
                     if pieces <= inflow.next() {
                         continue;
                     }
@@ -141,14 +168,22 @@ impl Driver {
                 }
                 Step::Ended(end) => self.read_to_end(&mut inflow, end).await,
                 Step::Lost => {
-                    self.let_it_reclaim(&mut due, &mut lost);
+                    // The store has lost the flight's record: its owner hears of it at its
+                    // next beat and owns again.
+                    self.wait_once(&mut due, &mut lost);
                     continue;
                 }
                 Step::Streamed => self.read_rest(&mut inflow).await,
-                Step::Take(joined) => return Ok(self.take(joined).await),
+                Step::Take(joined) => return Ok(self.take(joined).await.into()),
+                Step::Newer(newer) => return Ok(Way::Newer(newer)),
                 Step::Elect => {
                     self.inflow = Some(inflow);
-                    return Ok(Next::Elect);
+                    return Ok(Next::Elect.into());
+                }
+                // One of the first owns by the next look, or they are gone too.
+                Step::TakeOver if rank >= FIRST_IN_LINE && !patient => {
+                    self.wait_once(&mut due, &mut patient);
+                    continue;
                 }
                 Step::TakeOver => {
                     // Somebody before us in line may be done by then.
@@ -161,13 +196,16 @@ impl Driver {
                     };
                     match early {
                         Step::Done(record) => {
-                            return Ok(self.deliver(flight, record, Origin::Elsewhere).await);
+                            return Ok(self
+                                .deliver(flight, record, Origin::Elsewhere)
+                                .await
+                                .into());
                         }
                         Step::Ended(end) => self.read_to_end(&mut inflow, end).await,
-                        Step::Take(joined) => return Ok(self.take(joined).await),
+                        Step::Take(joined) => return Ok(self.take(joined).await.into()),
                         _ => {
                             self.inflow = Some(inflow);
-                            return Ok(Next::Elect);
+                            return Ok(Next::Elect.into());
                         }
                     }
                 }
@@ -176,9 +214,9 @@ impl Driver {
                 Flow::Open => {}
                 Flow::Unreadable => {
                     watch.leave();
-                    return Ok(self.unreadable(&inflow));
+                    return Ok(self.unreadable(&inflow).into());
                 }
-                Flow::Ended(end) => return Ok(self.end_of_stream(inflow, &end)),
+                Flow::Ended(end) => return Ok(self.end_of_stream(inflow, &end).into()),
             }
         }
     }
@@ -230,162 +268,17 @@ impl Driver {
         Next::Over
     }
 
-    /// The store has lost the flight's record: its owner hears of it at its next beat
-    /// and owns again. It is given the time, once.
-    fn let_it_reclaim(&self, due: &mut Instant, lost: &mut bool) {
-        if !std::mem::replace(lost, true) {
+    /// Gives others the time to say or do something with their next beat, once.
+    fn wait_once(&self, due: &mut Instant, waited: &mut bool) {
+        if !std::mem::replace(waited, true) {
             *due = (*due).max(Instant::now() + self.core.keeper.terms().beat * 3 / 2);
-        }
-    }
-}
-
-/// What a follower does about something it heard.
-#[derive(Debug)]
-enum Step {
-    /// Nothing.
-    Stay,
-    /// Wait on: the lease stands for this long, and so many pieces are there.
-    Wait { left: Duration, pieces: u64 },
-    /// A piece came, or several from this one on.
-    Piece { index: u64, piece: Option<Bytes> },
-    /// The followed flight has ended, and had a stream.
-    Ended(StreamEnd),
-    /// It has ended well: its answer is in its stream.
-    Streamed,
-    /// Wait on, though the record is lost.
-    Lost,
-    /// Deliver the followed flight's answer.
-    Done(Option<Bytes>),
-    /// Take what a look found.
-    Take(Joined),
-    /// Ask what stands now, without asking to own.
-    Look,
-    /// Ask to own at once: the flight is over, and nobody is to be waited for.
-    Elect,
-    /// The lease has run out: ask to own, in line with the others.
-    TakeOver,
-}
-
-impl Step {
-    /// Whether it costs callers the answer that they wait for, who may have begun.
-    fn costs(&self, begun: bool) -> bool {
-        match self {
-            Self::Ended(end) => match end.status {
-                EndStatus::Private | EndStatus::TooLarge => true,
-                EndStatus::Failed => begun,
-                _ => false,
-            },
-            Self::Take(_) => true,
-            _ => false,
-        }
-    }
-
-    fn from_push(pushed: Pushed, followed: FlightRef) -> Self {
-        match pushed {
-            Pushed::Gap => Self::Look,
-            Pushed::Watched { .. } => Self::Stay,
-            Pushed::Piece { flight, index, piece } if flight == followed => {
-                Self::Piece { index, piece }
-            }
-            Pushed::Piece { flight, .. } if flight.token < followed.token => Self::Stay,
-            Pushed::Piece { .. } => Self::Look,
-            Pushed::Ended { flight, .. } | Pushed::Released { flight }
-                if flight.token < followed.token =>
-            {
-                Self::Stay
-            }
-            Pushed::Ended { flight, .. } | Pushed::Released { flight } if flight != followed => {
-                Self::Look
-            }
-            Pushed::Released { .. } => Self::Elect,
-            Pushed::Ended { flight, status: status @ EndStatus::Stopped, .. } => {
-                Self::Take(Joined::Failed { flight, status, report: String::new() })
-            }
-            Pushed::Ended { status, seal: seal @ Some(_), .. } => {
-                Self::Ended(StreamEnd { status, seal })
-            }
-            Pushed::Ended { status: EndStatus::Done, record, .. } => Self::Done(record),
-            Pushed::Ended { status: status @ EndStatus::Failed, .. } => {
-                Self::Ended(StreamEnd { status, seal: None })
-            }
-            Pushed::Ended {
-                status: status @ (EndStatus::Private | EndStatus::TooLarge), ..
-            } => Self::Ended(StreamEnd { status, seal: None }),
-            Pushed::Ended { .. } => Self::Elect,
-        }
-    }
-
-    fn from_look(joined: Joined, followed: FlightRef) -> Self {
-        match joined {
-            Joined::Follow { flight, left, pieces, .. } if flight == followed => {
-                Self::Wait { left, pieces }
-            }
-            Joined::Done { flight, streamed: true, .. } if flight == followed => Self::Streamed,
-            // A newer owner: join it, so that this wait is its own.
-            Joined::Follow { .. } => Self::Elect,
-            // Nobody runs: ask to own, in line with the others.
-            Joined::Lapsed => Self::TakeOver,
-            // The data was lost: the owner, if it lives, owns again within a beat. If
-            // not, the lease runs out as if nothing had been lost.
-            Joined::Missing => Self::Lost,
-            joined => Self::Take(joined),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-    use crate::{id::FlightId, store::Seal};
-
-    fn pushes() -> impl Strategy<Value = Pushed> {
-        let flight = (0_u64..4, 0_u128..3)
-            .prop_map(|(token, id)| FlightRef { token, id: FlightId::from_u128(id) });
-        let status = prop::sample::select(vec![
-            EndStatus::Done,
-            EndStatus::Failed,
-            EndStatus::TimedOut,
-            EndStatus::Private,
-            EndStatus::TooLarge,
-            EndStatus::Abandoned,
-            EndStatus::Stopped,
-        ]);
-        let bytes = || proptest::option::of(Just(Bytes::from_static(b"x")));
-        (0..4, flight, status, bytes(), bytes(), any::<u64>()).prop_map(
-            |(kind, flight, status, record, proof, index)| match kind {
-                0 => {
-                    let seal = proof.map(|proof| Seal { pieces: index, proof });
-                    Pushed::Ended { flight, status, record, seal }
-                }
-                1 => Pushed::Piece { flight, index, piece: record },
-                2 => Pushed::Watched { flight },
-                _ => Pushed::Released { flight },
-            },
-        )
-    }
-
-    proptest! {
-        /// What is said of another flight ends nothing and gives nothing.
-        #[test]
-        fn pushes_of_other_flights_are_a_word_to_look_at_most(pushed in pushes()) {
-            let followed = FlightRef { token: 2, id: FlightId::from_u128(1) };
-            let of = match &pushed {
-                Pushed::Ended { flight, .. }
-                | Pushed::Piece { flight, .. }
-                | Pushed::Watched { flight }
-                | Pushed::Released { flight } => *flight,
-                _ => followed,
-            };
-            let step = Step::from_push(pushed, followed);
-            if of.token < followed.token {
-                prop_assert!(matches!(step, Step::Stay), "{step:?}");
-            } else if of != followed {
-                prop_assert!(matches!(step, Step::Stay | Step::Look), "{step:?}");
-            }
-        }
-    }
 
     #[test]
     fn the_first_in_line_tries_at_once_and_all_within_half_a_second() {

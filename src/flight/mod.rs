@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::{runtime::Handle, time::Instant};
 use tracing::{Instrument, Span};
 
-use self::{inflow::Inflow, line::Line, settling::Settling};
+use self::{inflow::Inflow, line::Line, settling::Settling, step::Sighting};
 use crate::{
     config::StoreDown,
     core::Core,
@@ -31,6 +31,7 @@ mod pending;
 mod publish;
 mod publisher;
 mod settling;
+mod step;
 
 /// Starts a flight's driver, which runs until the outcome is delivered and the
 /// store knows it. The run is part of the span of the caller that starts it.
@@ -233,7 +234,7 @@ impl Driver {
                 return Ok(Next::Elect);
             }
             self.know(flight.token);
-            return self.follow(join, flight, left, rank, pieces).await;
+            return self.follow(join, Sighting { flight, left, rank, pieces }).await;
         }
         if let Joined::Probe { .. } = joined {
             // One of them finds out, and all run at once.

@@ -359,7 +359,8 @@ impl Post {
                 false
             }
             (Duty::Watch { seen, .. }, BeatReply::Watched(joined)) => {
-                let goes_on = matches!(joined, Joined::Follow { .. } | Joined::Missing);
+                let goes_on =
+                    matches!(joined, Joined::Follow { .. } | Joined::Lapsed | Joined::Missing);
                 seen.send(joined).is_ok() && goes_on
             }
             // Ended by its own `finish`, or an answer to another question.

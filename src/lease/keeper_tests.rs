@@ -263,6 +263,11 @@ async fn a_watch_goes_on_while_the_flight_does() {
     assert_eq!(rig.sent(2000), [place]);
     rig.answer(place, 2000, 2001, Ok(BeatReply::Watched(Joined::Lapsed)));
     assert!(matches!(seen.try_recv(), Ok(Joined::Lapsed)));
+    // Somebody else may take over.
+    assert_eq!(rig.sent(3000), [place]);
+    let done = Joined::Private { left };
+    rig.answer(place, 3000, 3001, Ok(BeatReply::Watched(done)));
+    assert!(matches!(seen.try_recv(), Ok(Joined::Private { .. })));
     assert_eq!(rig.next(), None);
 }
 

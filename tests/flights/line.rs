@@ -36,12 +36,14 @@ pub(crate) struct Line {
     pub(crate) errors: Arc<AtomicUsize>,
     /// Steps that added to a stream.
     pub(crate) appends: Arc<AtomicUsize>,
+    /// Steps that asked to own.
+    pub(crate) attempts: Arc<AtomicUsize>,
 }
 
 impl Line {
     pub(crate) fn new(store: &MemoryStore) -> Self {
         let (cut, refusing, delay, late_join, lost_join, deaf, beatless) = Default::default();
-        let (bad_reads, held_beats, errors, appends) = Default::default();
+        let (bad_reads, held_beats, errors, appends, attempts) = Default::default();
         let store = store.clone();
         Self {
             store,
@@ -56,6 +58,7 @@ impl Line {
             held_beats,
             errors,
             appends,
+            attempts,
         }
     }
 
@@ -167,6 +170,7 @@ impl Session for Cuttable<dyn Session> {
     fn join(&mut self, join: Join) -> BoxFuture<'_, Result<Joined, StoreError>> {
         Box::pin(async {
             self.0.travel().await?;
+            self.0.attempts.fetch_add(usize::from(!join.look_only), SeqCst);
             let joined = self.1.join(join).await;
             tokio::time::sleep(ms(self.0.late_join.swap(0, SeqCst))).await;
             if self.0.lost_join.swap(false, SeqCst) {

@@ -168,21 +168,8 @@ impl World {
                 let driver = self.nodes[n].driver.as_mut();
                 let before = driver.and_then(|driver| driver.inflow.take());
                 let next = before.filter(|(of, _)| *of == flight).map_or(0, |(_, next)| next);
-                let (due, beat) = (left.saturating_sub(age), Some(1_u8.saturating_sub(age)));
-                let step = Wait::Waiting;
-                self.set_state(
-                    n,
-                    State::Follow(Follow {
-                        flight,
-                        id,
-                        due,
-                        lost: false,
-                        beat,
-                        missed: false,
-                        next,
-                        step,
-                    }),
-                );
+                let (due, beat) = (left.saturating_sub(age), 1_u8.saturating_sub(age));
+                self.set_state(n, State::Follow(Follow::new(flight, id, due, beat, next)));
                 if pieces > next {
                     self.catch_up(n, Goal::Enough(pieces), 0);
                 }

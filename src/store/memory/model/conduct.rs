@@ -66,7 +66,7 @@ pub(super) struct Driver {
     pub(super) mode: Mode,
     pub(super) known: u8,
     pub(super) waiter: Option<Id>,
-    /// Of this flight a watch has found the answer.
+    /// A look or a watch has found this flight, or its answer.
     pub(super) found: Option<Name>,
     /// It has lost its lease, and seen a newer flight.
     pub(super) doubts: bool,

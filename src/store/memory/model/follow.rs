@@ -1,12 +1,12 @@
-//! A driver that follows: mirrors `follow`, `Step::from_push`, `Step::from_look` and
-//! `end_of_stream` of `flight/follow.rs`, `catch_up` and `read_to_end` of
-//! `flight/inflow.rs`, and the watch of `lease/keeper.rs`.
+//! A driver that follows: mirrors `follow` and `end_of_stream` of `flight/follow.rs`,
+//! `catch_up` and `read_to_end` of `flight/inflow.rs`, and the watch of `lease/keeper.rs`.
 
 use super::{
     conduct::{Event, Voice},
     node::{Follow, Goal, Node, State, Verdict, Wait},
     rules::{Mutant, Rules},
-    wire::{Ask, Close, Found, Id, Lane, Name, Purpose, Push, Said, Tag, byte, costs},
+    step::Heard,
+    wire::{Ask, Close, Found, Id, Lane, Name, Purpose, Said, byte, costs},
     world::World,
 };
 use crate::store::EndStatus;
@@ -14,60 +14,8 @@ use crate::store::EndStatus;
 /// How often a record is asked for at most.
 pub(super) const FETCHES: u8 = 2;
 
-/// What a follower does about something it heard.
-enum Heard {
-    Stay,
-    Wait { left: u8, pieces: u8 },
-    Piece { index: u8, piece: Option<Tag> },
-    Ended(Close),
-    Streamed,
-    Lost,
-    Done(Option<Name>),
-    Take(Found),
-    Look,
-    Elect,
-    TakeOver,
-}
-
-impl Heard {
-    fn from_push(push: Push, followed: Name, rules: &Rules) -> Self {
-        let about = match push {
-            Push::Ended { flight, .. } | Push::Piece { flight, .. } | Push::Released(flight) => {
-                flight
-            }
-            Push::Gap => return Self::Look,
-        };
-        if about.token < followed.token && !rules.is(Mutant::OlderPush) {
-            return Self::Stay;
-        }
-        if about != followed && !rules.is(Mutant::OlderPush) {
-            return Self::Look;
-        }
-        match push {
-            Push::Piece { index, piece, .. } => Self::Piece { index, piece },
-            Push::Ended { status, seal: Some(seal), .. } => Self::Ended((status, Some(seal))),
-            Push::Ended { status: EndStatus::Done, record, .. } => Self::Done(record),
-            Push::Ended {
-                status: status @ (EndStatus::Failed | EndStatus::Private | EndStatus::TooLarge),
-                ..
-            } => Self::Ended((status, None)),
-            _ => Self::Elect,
-        }
-    }
-
-    fn from_look(found: Found, followed: Name) -> Self {
-        match found {
-            Found::Follow { flight, left, pieces } if flight == followed => {
-                Self::Wait { left, pieces }
-            }
-            Found::Done { flight, streamed: true, .. } if flight == followed => Self::Streamed,
-            Found::Follow { .. } => Self::Elect,
-            Found::Lapsed => Self::TakeOver,
-            Found::Missing => Self::Lost,
-            found => Self::Take(found),
-        }
-    }
-}
+/// Nodes of which one takes over before the others try: those wait a beat for it.
+const FIRST_IN_LINE: usize = 2;
 
 impl World {
     pub(super) fn follow_mut(&mut self, n: usize) -> Option<&mut Follow> {
@@ -165,8 +113,8 @@ impl World {
         let Some(Follow { flight, next, .. }) = self.nodes[n].follow().copied() else { return };
         match heard {
             Heard::Stay => {}
-            Heard::Look => {
-                self.wait(n, Wait::Looking);
+            Heard::Look { ended } => {
+                self.wait(n, Wait::Looking { ended });
                 self.ask_join(n, Id::NONE, Purpose::Look);
             }
             Heard::Piece { index, .. } if index < next => {}
@@ -197,10 +145,18 @@ impl World {
                     follow.due = follow.due.max(2);
                 }
             }
+            Heard::Newer { flight, left, pieces } => {
+                self.forget_calls(n, |lane| lane != Lane::Errand);
+                let Some(Follow { id, .. }) = self.nodes[n].follow().copied() else { return };
+                self.set_state(n, State::Follow(Follow::new(flight, id, left, 1, 0)));
+                if pieces > 0 {
+                    self.catch_up(n, Goal::Enough(pieces), 0);
+                }
+            }
             Heard::Done(Some(record))
                 if record.token < self.known(n) && !rules.is(Mutant::OlderPush) =>
             {
-                return self.heed(n, Heard::Look, rules);
+                return self.heed(n, Heard::Look { ended: true }, rules);
             }
             Heard::Done(Some(record)) => return self.deliver(n, flight, Some(record), rules),
             Heard::Done(None) => {
@@ -210,7 +166,7 @@ impl World {
             Heard::Take(found) => return self.take_found(n, found, rules),
             Heard::Elect => return self.elect_anew(n, rules),
             Heard::TakeOver if rules.is(Mutant::NeverTakesOver) => {}
-            Heard::TakeOver => self.wait(n, Wait::Held),
+            Heard::TakeOver => self.get_in_line(n),
         }
         self.settle(n, rules);
     }
@@ -243,7 +199,10 @@ impl World {
         let step = std::mem::replace(&mut follow.step, Wait::Waiting);
         let Follow { flight, due, next, .. } = *follow;
         match (step, said) {
-            (Wait::Looking, Some(Said::Found(found))) => {
+            (Wait::Looking { ended: true }, Some(Said::Found(Found::Missing))) => {
+                self.elect_anew(n, rules);
+            }
+            (Wait::Looking { .. }, Some(Said::Found(found))) => {
                 self.heed_look(n, found, flight, rules);
             }
             (Wait::Confirming(end), said) => self.confirmed(n, end, said, rules),
@@ -256,9 +215,9 @@ impl World {
                 self.wait(n, Wait::Fetching { tries: tries + 1 });
                 self.send(n, Lane::Driver, Ask::Fetch);
             }
-            (Wait::Fetching { .. }, _) => self.heed(n, Heard::Look, rules),
-            (Wait::Looking, _) if next > 0 && due > 0 => self.settle(n, rules),
-            (Wait::Looking, _) => {
+            (Wait::Fetching { .. }, _) => self.heed(n, Heard::Look { ended: true }, rules),
+            (Wait::Looking { .. }, _) if next > 0 && due > 0 => self.settle(n, rules),
+            (Wait::Looking { .. }, _) => {
                 self.leave(n);
                 self.run_alone(n, rules);
             }
@@ -321,7 +280,7 @@ impl World {
         let next = Some(1_u8.saturating_sub(age));
         match said {
             Some(Said::Found(found)) => {
-                if matches!(found, Found::Follow { .. } | Found::Missing) {
+                if matches!(found, Found::Follow { .. } | Found::Lapsed | Found::Missing) {
                     follow.beat = next;
                 }
                 follow.missed = false;
@@ -350,6 +309,16 @@ impl World {
     pub(super) fn take_over(&mut self, n: usize, rules: &Rules) {
         match self.nodes[n].follow() {
             Some(Follow { step: Wait::Held, .. }) => self.elect_anew(n, rules),
+            _ => self.get_in_line(n),
+        }
+    }
+
+    /// The lease has run out: one of the first takes over, or the others do.
+    fn get_in_line(&mut self, n: usize) {
+        match self.follow_mut(n) {
+            Some(follow) if n >= FIRST_IN_LINE && !follow.patient => {
+                (follow.patient, follow.due) = (true, 2);
+            }
             _ => self.wait(n, Wait::Held),
         }
     }

@@ -11,7 +11,8 @@ impl Conduct {
     /// What the store says of a flight of this process, or to one of its watches.
     pub(super) fn hears(&mut self, keeper: bool, ask: Ask, said: Option<&Said>) {
         if let (true, Ask::Join { waiter, .. }) = (keeper, ask)
-            && let Some(Said::Found(Found::Done { flight, .. })) = said
+            && let Some(Said::Found(Found::Done { flight, .. } | Found::Follow { flight, .. })) =
+                said
         {
             let mut drivers = self.drivers.values_mut();
             let waits = drivers.find(|driver| driver.waiter == Some(waiter));
@@ -68,6 +69,7 @@ impl Conduct {
         }
         if let (Ask::Join { .. }, Some(Said::Found(Found::Follow { flight, .. }))) = (ask, said) {
             driver.known = driver.known.max(flight.token);
+            driver.found = Some(*flight);
         }
         match (ask, said) {
             (Ask::Join { purpose: Purpose::Own, .. }, None) => {

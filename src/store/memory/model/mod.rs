@@ -48,6 +48,7 @@ mod print;
 mod real;
 mod rules;
 mod shop;
+mod step;
 mod tell;
 mod tests;
 mod walk;

@@ -186,6 +186,8 @@ pub(super) struct Follow {
     pub(super) due: u8,
     /// The record was missing once.
     pub(super) lost: bool,
+    /// It has let others take over first, once.
+    pub(super) patient: bool,
     /// Ticks to the next watch.
     pub(super) beat: Option<u8>,
     pub(super) missed: bool,
@@ -194,11 +196,21 @@ pub(super) struct Follow {
     pub(super) step: Wait,
 }
 
+impl Follow {
+    pub(super) fn new(flight: Name, id: Id, due: u8, beat: u8, next: u8) -> Self {
+        let (beat, step) = (Some(beat), Wait::Waiting);
+        Self { flight, id, due, lost: false, patient: false, beat, missed: false, next, step }
+    }
+}
+
 /// What a follower is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Wait {
     Waiting,
-    Looking,
+    Looking {
+        /// After a push that told of an answer, which is not there.
+        ended: bool,
+    },
     /// Whether the flight runs on that a push has told the end of.
     Confirming(Close),
     /// Asks for the record that a push has told of.
