@@ -42,6 +42,21 @@ impl Terms {
     pub(crate) fn mark(&self) -> Duration {
         self.beat * 5 / 2
     }
+
+    /// When what was sent then is due again: at a tick, a beat later or sooner, so that
+    /// what goes on for long is sent all at once. What was sent a little before a tick is
+    /// not due again with that one.
+    fn tick_after(&self, sent: Instant, first: Instant) -> Instant {
+        let latest = sent + self.beat + self.soon();
+        let past = latest.saturating_duration_since(first).as_nanos() % self.beat.as_nanos().max(1);
+        // Less than a beat.
+        latest - Duration::from_nanos(u64::try_from(past).unwrap_or(0))
+    }
+
+    /// What falls due so soon goes along with what is sent.
+    fn soon(&self) -> Duration {
+        self.beat / 8
+    }
 }
 
 /// Renews the leases of a process and watches the flights that it follows.
@@ -52,6 +67,8 @@ pub(crate) struct Keeper {
     serial: u64,
     /// The earliest due time of what was posted since it was last taken.
     posted: Option<Instant>,
+    /// From here on it is a beat from each tick to the next.
+    first_tick: Option<Instant>,
 }
 
 /// A place in the keeper, for who registered there.
@@ -91,7 +108,7 @@ enum Duty {
 
 impl Keeper {
     pub(crate) fn new(terms: Terms) -> Self {
-        Self { terms, posts: Slab::new(), serial: 0, posted: None }
+        Self { terms, posts: Slab::new(), serial: 0, posted: None, first_tick: None }
     }
 
     fn post(&mut self, key: KeyDigest, duty: Duty, due: Instant) -> Place {
@@ -245,7 +262,7 @@ impl Keeper {
     /// What is to be sent now. What falls due a little later goes along, so that
     /// many leases make few packets.
     pub(crate) fn poll(&mut self, now: Instant) -> (Vec<Place>, Vec<Beat>) {
-        let soon = now + self.terms.beat / 8;
+        let soon = now + self.terms.soon();
         let (terms, mut places, mut batch) = (self.terms, Vec::new(), Vec::new());
         self.expire(now);
         if self.posts.iter().all(|(_, post)| post.due.is_none_or(|due| due > now)) {
@@ -292,7 +309,8 @@ impl Keeper {
             Ok(reply) => {
                 post.missed = 0;
                 if post.take(reply, sent, &terms) {
-                    post.due = Some(sent + terms.beat);
+                    let first = *self.first_tick.get_or_insert(sent);
+                    post.due = Some(terms.tick_after(sent, first));
                 } else if matches!(post.duty, Duty::Errand { .. }) {
                     self.posts.remove(place.at);
                 }

@@ -92,6 +92,30 @@ async fn e1_a_missed_beat_is_sent_again_at_once_and_then_each_beat() {
     assert_eq!(rig.next(), Some(3250));
 }
 
+/// Leases that were asked for all over a beat.
+#[tokio::test(start_paused = true)]
+async fn what_goes_on_for_long_is_renewed_all_at_once() {
+    let mut rig = Rig::new();
+    let mut last: Vec<_> = (0..1000).step_by(20).collect();
+    let leases: Vec<_> = last.iter().map(|ms| rig.hold(*ms)).collect();
+    let mut batches = Vec::new();
+    for ms in 0..6000 {
+        let sent = rig.sent(ms);
+        if !sent.is_empty() {
+            batches.push((ms, sent.len()));
+        }
+        for place in sent {
+            let nth = leases.iter().position(|lease| lease.1 == place).unwrap();
+            assert!(ms - std::mem::replace(&mut last[nth], ms) <= 1125, "{nth} at {ms}");
+            rig.answer(place, ms, ms, renewed());
+        }
+    }
+    let late: Vec<_> = batches.iter().filter(|(ms, _)| *ms >= 3000).collect();
+    assert_eq!(late, [&(3000, 50), &(4000, 50), &(5000, 50)], "{batches:?}");
+    let first: Vec<_> = batches.iter().filter(|(ms, _)| *ms < 2000).collect();
+    assert!(first.iter().all(|(ms, _)| *ms >= 1000) && first.len() <= 8, "{batches:?}");
+}
+
 /// Answers that fail at once, while the line is cut in the worst phase of a beat.
 #[tokio::test(start_paused = true)]
 async fn e1_a_lease_is_tried_once_more_before_it_is_over() {
