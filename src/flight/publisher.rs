@@ -61,6 +61,8 @@ pub(super) struct Publisher {
     encoder: Encoder,
     /// Read, and not sent.
     pending: Pending,
+    /// Bytes that are in pieces.
+    sent: u64,
     /// The number of the piece that the store wants next.
     next: u64,
     /// The last pieces that were made, up to the newest.
@@ -92,6 +94,7 @@ impl Publisher {
             reader: None,
             begun: Arc::default(),
             pending: Pending::default(),
+            sent: 0,
             next: 0,
             recent: VecDeque::new(),
             window: Window::default(),
@@ -264,6 +267,7 @@ impl Publisher {
             && let Some((part, counts)) = self.pending.pop()
         {
             bytes += part.size();
+            self.sent += part.size() as u64;
             if size + part.size() > PIECE && !piece.is_empty() {
                 pieces.push(self.encoder.piece(head.take(), &piece));
                 piece.clear();
@@ -306,6 +310,7 @@ impl Publisher {
                 kept_from: self.kept_from(),
                 keep: self.keep,
                 inline,
+                to_come: self.to_come(),
             };
             match self.session.append(append).await {
                 Ok(Appended::Accepted { next }) if next == self.encoder.pieces() => {
@@ -328,6 +333,12 @@ impl Publisher {
             }
         }
         Some(Stop::GaveUp)
+    }
+
+    /// How much is known to follow of what readers elsewhere can have.
+    fn to_come(&self) -> u64 {
+        let shared = self.run.log.promised().map(|promised| promised.min(self.most as u64));
+        shared.map_or(0, |shared| shared.saturating_sub(self.sent))
     }
 
     /// The first piece that readers elsewhere can still have.

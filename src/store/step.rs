@@ -139,6 +139,9 @@ pub struct Append {
     pub keep: Duration,
     /// Whether a piece that is small may travel in the push.
     pub inline: bool,
+    /// How many bytes are known to follow these, so that a store with a bound can keep
+    /// room for them, or refuse the first of them; 0 where that is not known.
+    pub to_come: u64,
 }
 
 /// The answer to [`Session::append`](super::Session::append).

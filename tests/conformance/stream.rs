@@ -86,7 +86,7 @@ impl Node {
 
 pub(super) fn append(flight: FlightRef, first: u64, pieces: &[&'static str]) -> Append {
     let pieces = bytes(pieces);
-    Append { flight, first, pieces, kept_from: 0, keep: KEEP, inline: false }
+    Append { flight, first, pieces, kept_from: 0, keep: KEEP, inline: false, to_come: 0 }
 }
 
 pub(super) fn bytes(pieces: &[&'static str]) -> Vec<Bytes> {

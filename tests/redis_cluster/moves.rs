@@ -115,6 +115,7 @@ async fn g2_a_stream_goes_on_where_its_slot_went() {
         kept_from: 0,
         keep: LEASE,
         inline: true,
+        to_come: 0,
     };
     for n in 0..10 {
         match n {

@@ -4,14 +4,14 @@ use std::{convert::Infallible, time::Duration};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use http::{Request, Response};
+use http::{Request, Response, header::CONTENT_LENGTH};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
-use tokio::sync::watch;
+use tokio::{sync::watch, task::JoinHandle};
 use tokio_stream::StreamExt;
-use tower::{Layer, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_singleflight::{
-    FlightPhase, HttpKey, RedisStore, SingleFlightLayer, Store,
+    FlightPhase, HttpKey, RedisStore, ResponseBody, SingleFlightLayer, Store,
     store::{EndStatus, Finish, Finished, StoreErrorKind, StoreState},
 };
 
@@ -85,14 +85,16 @@ async fn j5_what_expires_makes_room() {
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 const FRAME: usize = 8 * 1024;
+const LONG: usize = 16;
 
-/// Buffered below `/b`, of 24 KiB; else a stream of 64 KiB.
+/// Buffered below `/b`, of 24 KiB; else a stream of 64 KiB, or below `/l` of 128.
 fn answer(path: &str, gate: watch::Receiver<bool>) -> Response<Body> {
     let frame = Bytes::from(vec![path.len() as u8; FRAME]);
     if path.starts_with("/b") {
         return Response::new(Full::from(frame.repeat(3)).boxed_unsync());
     }
-    let frames = tokio_stream::iter((0..8).map(move |_| frame.clone())).then(move |frame| {
+    let count = if path.starts_with("/l") { LONG } else { 8 };
+    let frames = tokio_stream::iter((0..count).map(move |_| frame.clone())).then(move |frame| {
         let mut gate = gate.clone();
         async move {
             gate.wait_for(|open| *open).await.unwrap();
@@ -101,6 +103,25 @@ fn answer(path: &str, gate: watch::Receiver<bool>) -> Response<Body> {
         }
     });
     Response::new(StreamBody::new(frames).boxed_unsync())
+}
+
+/// How many bytes of a whole body come, or that it broke off.
+fn ask<I>(service: &I, path: &str) -> JoinHandle<Result<usize, String>>
+where
+    I: Service<Request<Full<Bytes>>, Response = Response<ResponseBody<Body>>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    I::Future: Send,
+{
+    let request = Request::get(format!("http://a.test{path}")).body(Full::default()).unwrap();
+    let service = service.clone();
+    tokio::spawn(async move {
+        let response = service.oneshot(request).await.unwrap();
+        assert_eq!(response.status(), 200);
+        let body = response.into_body().collect().await;
+        body.map(|body| body.to_bytes().len()).map_err(|error| error.to_string())
+    })
 }
 
 #[tokio::test]
@@ -128,16 +149,6 @@ async fn j5_no_load_gets_over_the_bound() {
     });
     let [owners, followers] = [one.layer(inner.clone()), two.layer(inner)];
     let paths: Vec<String> = (0..40).map(|n| format!("/{}{n}", ["b", "s"][n % 2])).collect();
-    let ask = |service: &tower_singleflight::SingleFlight<_, _>, path: &str| {
-        let request = Request::get(format!("http://a.test{path}")).body(Full::default()).unwrap();
-        let service = Clone::clone(service);
-        tokio::spawn(async move {
-            let response: Response<tower_singleflight::ResponseBody<Body>> =
-                service.oneshot(request).await.unwrap();
-            assert_eq!(response.status(), 200);
-            response.into_body().collect().await.map(|body| body.to_bytes().len())
-        })
-    };
     let owned: Vec<_> =
         paths.iter().flat_map(|path| [ask(&owners, path), ask(&owners, path)]).collect();
     eventually("all are owned", async || {
@@ -191,4 +202,44 @@ async fn j5_no_load_gets_over_the_bound() {
     assert_eq!(stats.owner, 40);
     assert!(one.store_errors().iter().all(|(kind, _)| *kind == StoreErrorKind::Limit));
     assert_eq!(one.store_state(), StoreState::Ok);
+}
+
+/// Together they have no room; each that is begun has, to its end.
+#[tokio::test]
+async fn j5_bodies_of_known_length_are_not_cut_for_lack_of_room() {
+    const BODIES: usize = 12;
+    let server = RedisServer::start();
+    let store = || {
+        let builder = RedisStore::builder(server.url()).operation_limit(Duration::from_secs(5));
+        builder.max_stored_bytes(4 * (LONG + 1) as u64 * FRAME as u64).connect_lazy().unwrap()
+    };
+    let layer = || SingleFlightLayer::new(HttpKey::new()).store(store()).namespace("n");
+    let [one, two] = [layer(), layer()];
+    let (open, gate) = watch::channel(false);
+    let inner = service_fn(move |request: Request<Full<Bytes>>| {
+        let mut gate = gate.clone();
+        async move {
+            gate.wait_for(|open| *open).await.unwrap();
+            let mut response = answer(request.uri().path(), gate);
+            response.headers_mut().insert(CONTENT_LENGTH, (LONG * FRAME).into());
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let [owners, followers] = [one.layer(inner.clone()), two.layer(inner)];
+    let mut asked = Vec::new();
+    for (layer, service) in [(&one, &owners), (&two, &followers)] {
+        asked.extend((0..BODIES).map(|n| ask(service, &format!("/l{n}"))));
+        eventually("all own, or follow", async || {
+            let flights = layer.flights();
+            flights.len() == BODIES && flights.iter().all(|flight| flight.token.is_some())
+        })
+        .await;
+    }
+    open.send_replace(true);
+    for answer in join_all(asked).await {
+        assert_eq!(answer.unwrap(), Ok(LONG * FRAME));
+    }
+    let stats = two.stats();
+    assert!(stats.follower_remote >= 3, "{stats:?}");
+    assert!(stats.bypass > 0, "{stats:?}");
 }

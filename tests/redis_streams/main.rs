@@ -57,7 +57,7 @@ pub(crate) fn look(flight: FlightRef) -> Join {
 
 pub(crate) fn append(flight: FlightRef, first: u64, pieces: &[&[u8]]) -> Append {
     let pieces = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
-    Append { flight, first, pieces, kept_from: 0, keep: KEEP, inline: true }
+    Append { flight, first, pieces, kept_from: 0, keep: KEEP, inline: true, to_come: 0 }
 }
 
 pub(crate) fn seal(pieces: u64) -> Seal {

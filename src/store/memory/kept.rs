@@ -87,7 +87,7 @@ impl Kept {
     /// Adds pieces that come right after those that are there, or says where they
     /// would have to begin.
     pub(super) fn append(&mut self, append: Append, now: Instant) -> Result<Option<Pushed>, u64> {
-        let Append { flight, first, pieces, kept_from, keep, inline } = append;
+        let Append { flight, first, pieces, kept_from, keep, inline, .. } = append;
         let next = self.next(flight);
         if first > next {
             return Err(next);

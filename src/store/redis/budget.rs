@@ -63,10 +63,16 @@ struct Run {
     first: u64,
     sizes: VecDeque<u32>,
     bytes: u64,
+    /// Room for what is known to follow.
+    reserved: u64,
     ended: bool,
 }
 
 impl Run {
+    fn weight(&self) -> u64 {
+        self.bytes + self.reserved
+    }
+
     fn next(&self) -> u64 {
         self.first + self.sizes.len() as u64
     }
@@ -112,10 +118,11 @@ impl Budget {
         keep: Duration,
     ) -> Result<Hold, StoreError> {
         let mut held = self.swept();
-        self.hold(&mut held, record.len() as u64, keep)
+        self.hold(&mut held, record.len() as u64, 0, keep)
     }
 
-    /// Room for those of these pieces that are not there yet.
+    /// Room for those of these pieces that are not there yet, and for what is known to
+    /// follow them: a body that has no room to its end is refused at its beginning.
     pub(super) fn pieces(
         self: &Arc<Self>,
         key: KeyDigest,
@@ -124,20 +131,24 @@ impl Budget {
         let mut held = self.swept();
         let runs = held.streams.get(&key).map(|kept| &kept.what);
         let run = runs.and_then(|runs| runs.iter().find(|run| run.flight == append.flight));
-        let next = run.map_or(0, Run::next);
-        let bytes = fresh(append, next).map(|piece| piece.len() as u64).sum();
-        self.hold(&mut held, bytes, append.keep)
+        let (next, reserved) = run.map_or((0, 0), |run| (run.next(), run.reserved));
+        let bytes: u64 = fresh(append, next).map(|piece| piece.len() as u64).sum();
+        // What it frees of its room makes room.
+        let bytes = bytes.saturating_sub(reserved.saturating_sub(append.to_come));
+        let room = append.to_come.saturating_sub(reserved);
+        self.hold(&mut held, bytes, room, append.keep)
     }
 
     fn hold(
         self: &Arc<Self>,
         held: &mut Held,
         bytes: u64,
+        room: u64,
         keep: Duration,
     ) -> Result<Hold, StoreError> {
-        let sum = held.bytes.checked_add(bytes).filter(|sum| *sum <= self.most);
-        held.bytes = sum.ok_or_else(error::over_the_bound)?;
-        Ok(Hold { budget: Arc::clone(self), bytes, keep })
+        let sum = bytes.checked_add(room).and_then(|more| held.bytes.checked_add(more));
+        held.bytes = sum.filter(|sum| *sum <= self.most).ok_or_else(error::over_the_bound)?;
+        Ok(Hold { budget: Arc::clone(self), bytes, room, keep })
     }
 
     /// A lease of this process's was renewed, and with it the stream of its flight.
@@ -157,7 +168,7 @@ impl Budget {
         let ended = kept.what.iter().filter(|run| run.ended).map(|run| run.flight.token).max();
         kept.what.retain(|run| {
             let stays = ended.is_none_or(|ended| run.flight.token >= ended);
-            *bytes -= if stays { 0 } else { run.bytes };
+            *bytes -= if stays { 0 } else { run.weight() };
             stays
         });
     }
@@ -166,10 +177,12 @@ impl Budget {
     pub(super) fn ended(&self, key: KeyDigest, flight: FlightRef, keep: Duration) {
         let until = Instant::now() + keep;
         let mut held = self.held();
-        let Some(kept) = held.streams.get_mut(&key) else { return };
+        let Held { bytes, streams, .. } = &mut *held;
+        let Some(kept) = streams.get_mut(&key) else { return };
         kept.until = kept.until.max(until);
         if let Some(run) = kept.what.iter_mut().find(|run| run.flight == flight) {
             run.ended = true;
+            *bytes -= std::mem::take(&mut run.reserved);
             // Nothing is added to it or taken from it any more.
             run.sizes = VecDeque::new();
         }
@@ -213,7 +226,7 @@ impl Budget {
                 Due::Record(key) => held.records.remove(&key).map(|kept| kept.what),
                 Due::Stream(key) => {
                     let kept = held.streams.remove(&key);
-                    kept.map(|kept| kept.what.iter().map(|run| run.bytes).sum())
+                    kept.map(|kept| kept.what.iter().map(Run::weight).sum())
                 }
                 Due::Loose(_) => None,
             };
@@ -241,13 +254,20 @@ fn fresh(append: &Append, next: u64) -> impl Iterator<Item = &Bytes> {
 pub(super) struct Hold {
     budget: Arc<Budget>,
     bytes: u64,
+    /// For what is to come: not written yet.
+    room: u64,
     keep: Duration,
 }
 
 impl Hold {
     /// Nothing was written.
     pub(super) fn give_back(mut self) {
-        self.budget.held().bytes -= std::mem::take(&mut self.bytes);
+        let held = self.take();
+        self.budget.held().bytes -= held;
+    }
+
+    fn take(&mut self) -> u64 {
+        std::mem::take(&mut self.bytes) + std::mem::take(&mut self.room)
     }
 
     /// Nothing was written, unless the error leaves that open.
@@ -281,9 +301,10 @@ impl Hold {
             _ => return self.give_back(),
         };
         let until = Instant::now() + self.keep;
+        let held_back = self.take();
         let mut held = self.budget.held();
         let Held { bytes, streams, due, .. } = &mut *held;
-        *bytes -= std::mem::take(&mut self.bytes);
+        *bytes -= held_back;
         let kept = streams.entry(key).or_insert_with(|| {
             due.push(Reverse((until, Due::Stream(key))));
             Kept { what: Vec::new(), until, looked_at: until }
@@ -292,7 +313,7 @@ impl Hold {
         let at = kept.what.iter().position(|run| run.flight == append.flight);
         let at = at.unwrap_or_else(|| {
             let (sizes, flight) = (VecDeque::new(), append.flight);
-            kept.what.push(Run { flight, first: 0, sizes, bytes: 0, ended: false });
+            kept.what.push(Run { flight, first: 0, sizes, bytes: 0, reserved: 0, ended: false });
             kept.what.len() - 1
         });
         let run = &mut kept.what[at];
@@ -307,15 +328,19 @@ impl Hold {
                 *bytes += u64::from(size);
             }
             *bytes -= run.trim(append.kept_from);
+            *bytes -= std::mem::replace(&mut run.reserved, append.to_come);
+            *bytes += append.to_come;
         }
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if self.bytes > 0 {
+        if self.bytes > 0 || self.room > 0 {
             let until = Instant::now() + self.keep + self.budget.late;
-            self.budget.held().due.push(Reverse((until, Due::Loose(self.bytes))));
+            let mut held = self.budget.held();
+            held.bytes -= self.room;
+            held.due.push(Reverse((until, Due::Loose(self.bytes))));
         }
     }
 }

@@ -26,7 +26,7 @@ fn bytes(length: usize) -> Bytes {
 fn append(token: u64, first: u64, sizes: &[usize]) -> Append {
     let pieces = sizes.iter().map(|size| bytes(*size)).collect();
     let flight = flight(token);
-    Append { flight, first, pieces, kept_from: 0, keep: KEEP, inline: false }
+    Append { flight, first, pieces, kept_from: 0, keep: KEEP, inline: false, to_come: 0 }
 }
 
 fn accepted(budget: &Arc<Budget>, n: u8, append: &Append) {
@@ -102,6 +102,32 @@ async fn pieces_count_as_long_as_their_stream_stays() {
     pass(KEEP - Duration::from_millis(1)).await;
     assert_eq!(budget.bytes(), 40);
     pass(Duration::from_millis(1)).await;
+    assert_eq!(budget.bytes(), 0);
+}
+
+/// One that has no room to its end is not begun, and none that was begun is cut by others.
+#[tokio::test(start_paused = true)]
+async fn j5_room_is_kept_for_what_is_to_come() {
+    let budget = budget(100);
+    let begins = |token, to_come| Append { to_come, ..append(token, 0, &[10]) };
+    accepted(&budget, 1, &begins(1, 50));
+    assert_eq!(budget.bytes(), 60);
+    assert!(budget.pieces(key(2), &begins(1, 31)).is_err());
+    accepted(&budget, 2, &begins(1, 30));
+    assert_eq!(budget.bytes(), 100);
+    accepted(&budget, 1, &Append { to_come: 30, ..append(1, 1, &[20]) });
+    assert_eq!(budget.bytes(), 100);
+    // More than was thought, or not known any more.
+    assert!(budget.pieces(key(1), &Append { to_come: 11, ..append(1, 2, &[20]) }).is_err());
+    accepted(&budget, 1, &append(1, 2, &[25]));
+    assert_eq!(budget.bytes(), 95);
+    // Written or not: what was to come was not.
+    drop(budget.pieces(key(1), &Append { to_come: 2, ..append(1, 3, &[3]) }).unwrap());
+    assert_eq!(budget.bytes(), 98);
+    budget.pieces(key(1), &append(1, 3, &[2])).unwrap().give_back();
+    budget.ended(key(2), flight(1), KEEP);
+    assert_eq!(budget.bytes(), 68);
+    pass(KEEP + Duration::from_secs(2)).await;
     assert_eq!(budget.bytes(), 0);
 }
 

@@ -87,8 +87,9 @@ impl RedisStoreBuilder {
     /// Defaults to 256 MiB.
     ///
     /// An answer for which there is no room is one that is too large for the others: its
-    /// own process's callers get it, and who follows elsewhere runs its own request, or
-    /// gets a body error where it has begun with it. Counted as
+    /// own process's callers get it, and who follows elsewhere runs its own request. For
+    /// a body of known length room is kept from its beginning on; one whose length is not
+    /// known may find no more, and who has begun with it gets a body error. Counted as
     /// [`StoreErrorKind::Limit`]; [`RedisStore::stored_bytes`] says how much is held.
     ///
     /// An answer counts for its `retention`, so that the bound is also one on how many bytes

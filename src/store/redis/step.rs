@@ -220,8 +220,15 @@ mod tests {
             retention: lease,
             look_only: false,
         };
-        let pieces =
-            Append { flight, first: 0, pieces: vec![], kept_from: 0, keep: lease, inline: true };
+        let pieces = Append {
+            flight,
+            first: 0,
+            pieces: vec![],
+            kept_from: 0,
+            keep: lease,
+            inline: true,
+            to_come: 0,
+        };
         let end = Finish {
             flight,
             status: EndStatus::Done,

@@ -122,6 +122,7 @@ impl Shop {
                     kept_from: 0,
                     keep: ticks(rules.retention()),
                     inline: true,
+                    to_come: 0,
                 };
                 let (appended, pushed) = record.append(append, now);
                 (self::appended(appended), pushed)
