@@ -135,6 +135,24 @@ pub use self::{
     switch::{NoShare, Switch},
 };
 
+/// The code on the pages of the guide, compiled and run.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
+mod guide {
+    macro_rules! pages {
+        ($($name:ident: $file:literal,)*) => {$(
+            #[doc = include_str!(concat!("../", $file))]
+            struct $name;
+        )*};
+    }
+
+    pages! {
+        Readme: "README.md",
+        HowItWorks: "docs/how-it-works.md",
+        Keys: "docs/keys.md",
+        Answers: "docs/answers.md",
+        Streams: "docs/streams.md",
+        Grpc: "docs/grpc.md",
+        Operations: "docs/operations.md",
+        Moving: "docs/moving.md",
+    }
+}

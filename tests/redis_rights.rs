@@ -29,7 +29,7 @@ fn without(rights: &[String], right: &str, instead: &[&str]) -> Vec<String> {
 #[tokio::test]
 async fn every_right_that_is_missing_is_named() {
     let server = RedisServer::start();
-    let all = rights::of_the_readme();
+    let all = rights::of_the_guide();
     for right in &all {
         let name = match right.strip_prefix('+') {
             Some(command) => command.to_uppercase(),
@@ -58,13 +58,13 @@ fn the_docs_ask_for_the_same() {
     let (_, rule) = docs.split_once("ACL SETUSER flight ").expect("a rule");
     let (rule, _) = rule.split_once("```").expect("its end");
     let rule: Vec<&str> = rule.split_whitespace().filter(|word| *word != "///").collect();
-    assert_eq!(rule, rights::of_the_readme());
+    assert_eq!(rule, rights::of_the_guide());
 }
 
 #[tokio::test]
 async fn every_kind_of_key_is_looked_at() {
     let server = RedisServer::start();
-    let all = rights::of_the_readme();
+    let all = rights::of_the_guide();
     let kinds = ["meta:*", "waiters:*", "result:*", "stream:*", "owner-seq"];
     for (n, kind) in kinds.into_iter().enumerate() {
         let others: Vec<String> = (kinds.iter().enumerate())
@@ -85,7 +85,7 @@ async fn every_kind_of_key_is_looked_at() {
 #[tokio::test]
 async fn a_prefix_is_a_right_of_its_own() {
     let server = RedisServer::start();
-    server.set_user("flight", &rights::of_the_readme());
+    server.set_user("flight", &rights::of_the_guide());
     let url = server.url_for("flight", rights::PASSWORD, 0);
     let error = RedisStore::builder(&url).prefix("mine").connect().await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Denied);
@@ -142,7 +142,7 @@ async fn the_check_is_one_round_trip() {
 #[tokio::test]
 async fn a_lazy_store_logs_what_is_missing() {
     let server = RedisServer::start();
-    server.set_user("flight", &without(&rights::of_the_readme(), "+xadd", &[]));
+    server.set_user("flight", &without(&rights::of_the_guide(), "+xadd", &[]));
     let log = Log::default();
     let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).finish();
     let _guard = tracing::subscriber::set_default(subscriber);
@@ -173,7 +173,7 @@ fn ask() -> Join {
 #[tokio::test]
 async fn a_store_that_lost_a_right_is_steadily_away() {
     let server = RedisServer::start();
-    server.set_user("flight", &rights::of_the_readme());
+    server.set_user("flight", &rights::of_the_guide());
     let url = server.url_for("flight", rights::PASSWORD, 0);
     let store = RedisStore::connect(&url).await.unwrap();
     let key = KeyDigest::from_bytes([1; 32]);

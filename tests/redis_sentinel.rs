@@ -134,7 +134,7 @@ async fn sentinels_that_are_gone_hold_up_nothing() {
 async fn both_sides_ask_who_is_there() {
     let fleet = Fleet::start();
     fleet.require_password("sentinels");
-    let all = [&rights::of_the_readme()[..], &["+role".to_owned(), "+select".to_owned()]].concat();
+    let all = [&rights::of_the_guide()[..], &["+role".to_owned(), "+select".to_owned()]].concat();
     fleet.servers[0].set_user("flight", &all);
     let url = format!("{}/3", fleet.url(&format!("flight:{}@", rights::PASSWORD)));
     let error = RedisStore::connect(&url).await.unwrap_err();

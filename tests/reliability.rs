@@ -1,5 +1,5 @@
 //! What documents say that can be checked: RELIABILITY.md names tests, which are there,
-//! and SECURITY.md asks for the rights of the README, which other tests hold to.
+//! and SECURITY.md asks for the rights of the guide, which other tests hold to.
 
 use std::{
     collections::HashSet,
@@ -39,7 +39,7 @@ fn every_test_that_the_table_names_is_there() {
 }
 
 #[test]
-fn the_rights_in_security_md_are_those_of_the_readme() {
+fn the_rights_in_security_md_are_those_of_the_guide() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let rights = |file: &str| {
         let text = fs::read_to_string(root.join(file)).expect(file);
@@ -47,7 +47,7 @@ fn the_rights_in_security_md_are_those_of_the_readme() {
         let (rule, _) = rule.split_once("```").expect("the end of the rule");
         rule.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(rights("SECURITY.md"), rights("README.md"));
+    assert_eq!(rights("SECURITY.md"), rights("docs/operations.md"));
 }
 
 /// The names of all functions in the sources below a folder.
