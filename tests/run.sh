@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Everything that must hold: format, lints, docs, tests. On Debian and Ubuntu it
-# installs redis-server where it is missing.
+# installs redis-server where it is missing, and Chromium where it can be had.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,6 +16,23 @@ if ! command -v redis-server >/dev/null; then
         exit 1
     fi
 fi
+
+# The playground's page is looked at in a browser; what is behind it needs none.
+browser_is_there() {
+    local name
+    for name in chromium chromium-browser google-chrome google-chrome-stable; do
+        "$name" --version >/dev/null 2>&1 && return
+    done
+    return 1
+}
+if ! browser_is_there && command -v apt-get >/dev/null; then
+    as_root=""
+    [ "$(id -u)" = 0 ] || as_root="sudo -n"
+    { $as_root apt-get update -qq &&
+        $as_root env DEBIAN_FRONTEND=noninteractive timeout 120 apt-get install -y -qq chromium
+    } >/dev/null 2>&1 || true
+fi
+browser_is_there || printf '== no Chromium: the page of the playground is NOT tested in a browser\n' >&2
 
 # Tests start servers and write into folders here, and leave neither behind, also where
 # they fail: what is left is named, ended and removed.

@@ -10,6 +10,8 @@ mod lab;
 #[cfg(feature = "redis")]
 mod llm;
 mod pages;
+#[cfg(feature = "redis")]
+mod playground;
 mod program;
 #[cfg(feature = "redis")]
 #[path = "../support/mod.rs"]

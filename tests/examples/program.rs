@@ -19,7 +19,7 @@ use hyper_util::{
 };
 
 /// The longest that a line or an answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running example; killed when dropped.
 pub(crate) struct Program {
