@@ -33,12 +33,12 @@ impl Driver {
     pub(super) async fn attend(&mut self, run: &mut Run) -> Outcome {
         loop {
             let Some(lease) = run.guard.lease().cloned() else {
-                return self.attend_without_lease(run).await;
+                return Box::pin(self.attend_without_lease(run)).await;
             };
             self.see_to_keeper();
             if let Some(mut lost) = lease.end() {
                 if lost == LeaseEnd::Missing {
-                    match self.reclaim(run).await {
+                    match Box::pin(self.reclaim(run)).await {
                         Ok(()) => continue,
                         Err(instead) => lost = instead,
                     }
@@ -46,7 +46,7 @@ impl Driver {
                 if lost == LeaseEnd::Stopped {
                     return Outcome::Stopped;
                 }
-                if !self.goes_on_alone(lost, run).await {
+                if !Box::pin(self.goes_on_alone(lost, run)).await {
                     return Outcome::Lost(lost);
                 }
                 if lost == LeaseEnd::Forgotten {
@@ -96,7 +96,7 @@ impl Driver {
                     self.let_others_go(stage);
                 }
                 () = Publication::outgrown(publication.as_mut()) => {
-                    match self.stop_sharing(run).await {
+                    match Box::pin(self.stop_sharing(run)).await {
                         Ok(()) => {}
                         Err(LeaseEnd::Stopped) => return Outcome::Stopped,
                         Err(lost) => return Outcome::Lost(lost),
@@ -173,7 +173,7 @@ impl Driver {
         if lost == LeaseEnd::Stopped {
             return Outcome::Stopped;
         }
-        if self.goes_on_alone(lost, run).await {
+        if Box::pin(self.goes_on_alone(lost, run)).await {
             run.publication = None;
             run.guard.detach();
             Outcome::Ran(end)

@@ -166,15 +166,15 @@ impl Driver {
                     }
                     self.catch_up(&mut inflow, Some(pieces)).await.unwrap_or(Flow::Open)
                 }
-                Step::Ended(end) => self.read_to_end(&mut inflow, end).await,
+                Step::Ended(end) => Box::pin(self.read_to_end(&mut inflow, end)).await,
                 Step::Lost => {
                     // The store has lost the flight's record: its owner hears of it at its
                     // next beat and owns again.
                     self.wait_once(&mut due, &mut lost);
                     continue;
                 }
-                Step::Streamed => self.read_rest(&mut inflow).await,
-                Step::Take(joined) => return Ok(self.take(joined).await.into()),
+                Step::Streamed => Box::pin(self.read_rest(&mut inflow)).await,
+                Step::Take(joined) => return Ok(Box::pin(self.take(joined)).await.into()),
                 Step::Newer(newer) => return Ok(Way::Newer(newer)),
                 Step::Elect => {
                     self.inflow = Some(inflow);
@@ -201,8 +201,8 @@ impl Driver {
                                 .await
                                 .into());
                         }
-                        Step::Ended(end) => self.read_to_end(&mut inflow, end).await,
-                        Step::Take(joined) => return Ok(self.take(joined).await.into()),
+                        Step::Ended(end) => Box::pin(self.read_to_end(&mut inflow, end)).await,
+                        Step::Take(joined) => return Ok(Box::pin(self.take(joined)).await.into()),
                         _ => {
                             self.inflow = Some(inflow);
                             return Ok(Next::Elect.into());

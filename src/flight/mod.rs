@@ -234,7 +234,9 @@ impl Driver {
                 return Ok(Next::Elect);
             }
             self.know(flight.token);
-            return self.follow(join, Sighting { flight, left, rank, pieces }).await;
+            let seen = Sighting { flight, left, rank, pieces };
+            // Apart, and so is what comes seldom: owners that wait hold no room for it.
+            return Box::pin(self.follow(join, seen)).await;
         }
         if let Joined::Probe { .. } = joined {
             // One of them finds out, and all run at once.
@@ -242,7 +244,7 @@ impl Driver {
             self.flight.decide(Verdict::Alone { together: false });
             return Ok(Next::Over);
         }
-        Ok(self.take(joined).await)
+        Ok(Box::pin(self.take(joined)).await)
     }
 
     fn join(&self, look_only: bool) -> Join {
