@@ -191,6 +191,30 @@ async fn a_client_that_asks_before_it_sends_is_told_to_go_on() {
     assert_eq!(runs.total(), 1);
 }
 
+/// Bytes that are coded for one connection are another body than the same bytes bare.
+#[tokio::test]
+async fn a_body_that_is_coded_for_its_connection_is_not_shared() {
+    let (runs, gate) = (Runs::default(), Gate::new());
+    let node = SingleFlightLayer::new(HttpKey::new().raw_body(Body::new));
+    let server = net::axum(app(&runs, &gate).layer(node.clone())).await;
+    let mut asking = Vec::new();
+    for coding in ["chunked", "gzip, chunked", "Chunked"] {
+        let mut raw = Raw::connect(server).await;
+        let head = format!("POST / HTTP/1.1\r\nhost: a.test\r\ntransfer-encoding: {coding}\r\n\r\n");
+        raw.send(&format!("{head}3\r\nabc\r\n0\r\n\r\n")).await;
+        asking.push(raw);
+    }
+    until("all callers", || callers(&node) == 2 && runs.running() == 2).await;
+    gate.open();
+    let mut alone = Vec::new();
+    for raw in &mut asking {
+        let wire = raw.answer(false).await;
+        assert_eq!((wire.status, &wire.body[..]), (200, &b"abc"[..]));
+        alone.push(wire.all("cache-status") == ["tower-singleflight; fwd=bypass"]);
+    }
+    assert_eq!((alone, runs.total()), (vec![false, true, false], 2));
+}
+
 #[tokio::test]
 async fn a_client_that_breaks_off_its_body_is_not_shared() {
     let (runs, gate) = (Runs::default(), Gate::new());
