@@ -177,8 +177,10 @@ impl Driver {
 
     /// One round: asks the store, and does what it says.
     async fn elect(&mut self) -> Result<Next, StoreError> {
-        // What was handed out so far has lost its writer.
+        // What was handed out so far has lost its writer, and who may have it says nothing
+        // of the next one's.
         self.flight.hold_back(true);
+        self.flight.select(None);
         if std::mem::take(&mut self.yields) {
             // What failed here may go well elsewhere: the others come first.
             tokio::time::sleep(follow::hold_back(1)).await;
