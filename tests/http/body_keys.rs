@@ -200,7 +200,8 @@ async fn a_body_that_is_coded_for_its_connection_is_not_shared() {
     let mut asking = Vec::new();
     for coding in ["chunked", "gzip, chunked", "Chunked"] {
         let mut raw = Raw::connect(server).await;
-        let head = format!("POST / HTTP/1.1\r\nhost: a.test\r\ntransfer-encoding: {coding}\r\n\r\n");
+        let head =
+            format!("POST / HTTP/1.1\r\nhost: a.test\r\ntransfer-encoding: {coding}\r\n\r\n");
         raw.send(&format!("{head}3\r\nabc\r\n0\r\n\r\n")).await;
         asking.push(raw);
     }
