@@ -48,6 +48,7 @@ pub struct Replay {
     splice: Splice,
     /// Held until the body is read or dropped.
     share: Option<Share>,
+    broken: bool,
 }
 
 /// A body of which a part was read before it was given to its own caller, or that is
@@ -102,7 +103,7 @@ impl Replay {
         reader: Reader,
         share: Option<Share>,
     ) -> Self {
-        Self { splice: Splice::new(head, selection, reader), share }
+        Self { splice: Splice::new(head, selection, reader), share, broken: false }
     }
 
     /// What `add` makes of all of a body that is there already, frame by frame. None where
@@ -206,9 +207,14 @@ impl Body for Replay {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
+        // After an error there is nothing, also for those who ask again.
+        if self.broken {
+            return Poll::Ready(None);
+        }
         let next = ready!(self.splice.poll_next(cx));
         if !matches!(next, Some(Ok(_))) {
             self.share = None;
+            self.broken = next.is_some();
         }
         Poll::Ready(next.map(|frame| frame.map(http_frame).map_err(|why| BodyError(why).into())))
     }

@@ -60,6 +60,12 @@ counts! {
     leases_lost,
     /// Runs that ended in an error, a panic, a broken body or a time limit.
     failed_runs,
+    /// Of those, runs that passed a time limit.
+    timed_out_runs,
+    /// Runs whose answer may not be shared.
+    private_runs,
+    /// Runs whose answer was larger than what is shared.
+    large_runs,
     /// Leases given up since the process was leaving.
     hand_overs,
     /// Runs of this process that were stopped for all their callers.

@@ -154,15 +154,15 @@ where
                 StateProj::Alone { inner, why, probing } => {
                     let result = ready!(inner.poll(cx));
                     let (why, probing) = (*why, probing.take());
-                    if let (Ok(response), Some(probing)) = (&result, probing) {
-                        probing.see(this.parts, response);
-                    }
                     let role = FlightRole::Bypass(why);
                     this.state.set(State::Done);
                     counts.bypassed(why);
-                    return Poll::Ready(match result {
-                        Ok(response) => Ok(codec.pass(response, role)),
-                        Err(error) => Err(codec.error(error)),
+                    return Poll::Ready(match (result, probing) {
+                        (Ok(response), Some(probing)) => {
+                            Ok(probing.see(this.parts, response, role))
+                        }
+                        (Ok(response), None) => Ok(codec.pass(response, role)),
+                        (Err(error), _) => Err(codec.error(error)),
                     });
                 }
                 StateProj::Shadowed { inner, witness } => {

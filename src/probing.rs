@@ -1,7 +1,9 @@
 //! Finding out whether a key is still private, by a run that a caller has alone.
 
 use crate::{
-    codec::{Codec, Judgement},
+    body::Resumed,
+    cache_status::FlightRole,
+    codec::{Codec, Judgement, Opened},
     core::Parts,
     key::KeyExtractor,
     lease::Probe,
@@ -21,14 +23,28 @@ impl Probing {
         Self { probe, identified: parts.key.is_identified(request) }
     }
 
-    /// Takes the mark away where this response could be shared.
-    pub(crate) fn see<Req, Res, E, K, C>(self, parts: &Parts<K, C>, response: &Res)
+    /// Gives the response to its own caller, and takes the mark away where others could
+    /// have had it.
+    pub(crate) fn see<Req, Res, E, K, C>(
+        self,
+        parts: &Parts<K, C>,
+        response: Res,
+        role: FlightRole,
+    ) -> C::Response
     where
         K: KeyExtractor<Req>,
         C: Codec<Req, Res, E>,
     {
-        if let Judgement::Shared { .. } = parts.judge(response, self.identified, false) {
-            self.probe.clear();
+        let codec = &parts.codec;
+        let Judgement::Shared { .. } = parts.judge(&response, self.identified, false) else {
+            return codec.pass(response, role);
+        };
+        match codec.open(response) {
+            Ok(Opened { head, extra, body, .. }) => {
+                self.probe.clear();
+                codec.resume(&head, extra, Resumed::new(Vec::new(), Box::pin(body)), role)
+            }
+            Err(response) => codec.pass(response, role),
         }
     }
 }

@@ -143,6 +143,7 @@ impl Driver {
     /// run no longer, and it goes on for the callers it has here. Unless somebody else
     /// owns by now.
     async fn stop_sharing(&mut self, run: &mut Run) -> Result<(), LeaseEnd> {
+        self.core.counts.large_runs();
         run.publication = None;
         if let Some(lease) = run.guard.lease().cloned() {
             let ending = Ending::new(EndStatus::TooLarge, self.core.config.retention);

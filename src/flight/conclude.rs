@@ -96,6 +96,7 @@ impl Driver {
                 Next::Over
             }
             RunEnd::Private { took } => {
+                self.core.counts.private_runs();
                 self.flight.decide(Verdict::Alone { together: true });
                 let keep = self.core.config.private_mark(took);
                 let ending = Ending::new(EndStatus::Private, keep);
@@ -106,6 +107,7 @@ impl Driver {
                 Next::Over
             }
             RunEnd::TooLarge => {
+                self.core.counts.large_runs();
                 self.flight.decide(Verdict::Alone { together: true });
                 let ending = Ending::new(EndStatus::TooLarge, retention);
                 self.finish(run, ending, Answer::None).await;
@@ -145,6 +147,9 @@ impl Driver {
     pub(super) fn after_failure(&mut self, kind: FailureKind, report: Option<&str>) -> Next {
         self.failed_runs += 1;
         self.core.counts.failed_runs();
+        if kind == FailureKind::OwnerTimedOut {
+            self.core.counts.timed_out_runs();
+        }
         if self.flight.close_if_vacant() {
             return Next::Over;
         }

@@ -63,8 +63,7 @@ impl Driver {
             match self.follow_one(&join, seen).await? {
                 Way::Next(next) => return Ok(next),
                 Way::Newer(newer) => {
-                    // What was handed out so far has lost its writer.
-                    self.flight.hold_back(true);
+                    self.between_owners();
                     seen = newer;
                 }
             }

@@ -178,8 +178,7 @@ impl Driver {
 
     /// One round: asks the store, and does what it says.
     async fn elect(&mut self) -> Result<Next, StoreError> {
-        // What was handed out so far has lost its writer.
-        self.flight.hold_back(true);
+        self.between_owners();
         if std::mem::take(&mut self.yields) {
             // What failed here may go well elsewhere: the others come first.
             tokio::time::sleep(follow::hold_back(1)).await;
@@ -274,6 +273,13 @@ impl Driver {
             self.core.keeper.leave(self.flight.key(), self.waiter);
             self.waiter = WaiterId::random();
         }
+    }
+
+    /// What was handed out so far has lost its writer, and who may have it says nothing of
+    /// the next one's.
+    fn between_owners(&self) {
+        self.flight.hold_back(true);
+        self.flight.select(None);
     }
 
     fn know(&mut self, token: u64) {

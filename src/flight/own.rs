@@ -40,9 +40,7 @@ pub(super) enum Outcome {
 impl Driver {
     /// Runs one deposited request as the owner, under this token if there is one.
     pub(super) async fn own(&mut self, guard: OwnerGuard<RunEnd>, token: Option<u64>) -> Next {
-        // What was handed out before this run came has lost its writer.
-        self.flight.hold_back(true);
-        self.flight.select(None);
+        self.between_owners();
         self.inflow = None;
         let stage = Stage::new(Arc::clone(guard.permit()));
         let brief = Brief {

@@ -56,6 +56,10 @@ fn bypasses(name: &HeaderName, value: &HeaderValue) -> Option<Bypass> {
             Some(Bypass::Conditional)
         }
         "cache-control" if says("no-store") => Some(Bypass::NoStore),
+        // Its bytes mean something else to who reads them, and no name in the key says so.
+        "transfer-encoding" if !members_of(value).all(|member| is_token(member, "chunked")) => {
+            Some(Bypass::Body)
+        }
         _ => None,
     }
 }

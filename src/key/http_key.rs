@@ -25,9 +25,10 @@ use super::{
 ///
 /// Not shared are requests other than `GET` and `HEAD`, those that ask for an
 /// upgrade, for a range or under a condition, those with
-/// `cache-control: no-store`, and those that do not say clearly whom they are
-/// for: without a host, with several, or with a `host` that differs from the
-/// URI. See the [module docs](crate::key).
+/// `cache-control: no-store`, those whose body is coded for its connection (a
+/// `transfer-encoding` beyond `chunked`), and those that do not say clearly whom
+/// they are for: without a host, with several, or with a `host` that differs from
+/// the URI. See the [module docs](crate::key).
 ///
 /// `B` says how bodies are read: not at all, unless [`json_body`](Self::json_body)
 /// or [`raw_body`](Self::raw_body) asks for it.

@@ -5,9 +5,9 @@
 /// one trace. `sec-*` stands for all names that begin with `sec-`.
 ///
 /// Credentials, cookies, `accept*` and `cache-control` are not here. Nor are
-/// `forwarded`, `x-forwarded-host`, `-proto`, `-prefix`, `-user` and the like:
-/// services choose tenants, links and users by them, and any client may send
-/// them. Behind a proxy that sets `forwarded` for each client, and in front of a
+/// `forwarded`, `x-forwarded-host`, `-port`, `-prefix`, `-proto`, `-server`, `-user`
+/// and the like: services choose tenants, links and users by them, and any client may
+/// send them. Behind a proxy that sets `forwarded` for each client, and in front of a
 /// service that does not read it, ignore it for more sharing.
 ///
 /// [`HttpKey::ignore`](crate::HttpKey::ignore) adds a name, and
@@ -42,8 +42,6 @@ pub const NOISE: &[&str] = &[
     "via",
     "x-forwarded-by",
     "x-forwarded-for",
-    "x-forwarded-port",
-    "x-forwarded-server",
     "x-real-ip",
     "x-request-start",
     // Traces and ids of one request.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use http::HeaderValue;
-use tower_singleflight::{Config, MemoryStore};
+use tower_singleflight::{Bypass, Config, Delivery, MemoryStore, Stats};
 
 use crate::rig::*;
 
@@ -71,6 +71,47 @@ async fn b4_an_answer_over_the_limit_goes_to_its_own_caller() {
         assert!(answer.took <= ms(1010), "in parallel: {:?}", answer.took);
     }
     assert_eq!(counts.calls(), 10);
+}
+
+/// Whoever looks at the numbers knows which of the ends it was.
+#[tokio::test(start_paused = true)]
+async fn b4_each_way_to_end_has_a_number_of_its_own() {
+    let store = MemoryStore::new();
+    let config = Config::builder().max_share_bytes(1000).hard_timeout(ms(1000));
+    let config = config.delivery(Delivery::Buffered).build().unwrap();
+    for (path, ends) in [("/fails", [1, 0, 0, 0]), ("/hangs", [2, 2, 0, 0])].into_iter().chain([
+        ("/private", [0, 0, 1, 0]),
+        ("/large", [0, 0, 0, 1]),
+        ("/fits", [0, 0, 0, 0]),
+    ]) {
+        let counts = Arc::<Counts>::default();
+        let inner = inner(&counts, move |nth| async move {
+            tokio::time::sleep(ms(if path == "/hangs" { 3_600_000 } else { 500 })).await;
+            assert!(path != "/fails" || nth > 0, "the first run fails");
+            let mut response = answer(vec![b'a'; if path == "/large" { 1001 } else { 1000 }]);
+            if path == "/private" {
+                response.headers_mut().insert("set-cookie", HeaderValue::from_static("a"));
+            }
+            response
+        });
+        let nodes = [(); 2].map(|()| Node::new(store.clone(), &inner, config.clone()));
+        let owner = tokio::spawn(nodes[0].call(path));
+        until(|| counts.calls() == 1).await;
+        let others = join_all((0..10).map(|nth| nodes[nth % 2].call(path))).await;
+        assert_eq!(owner.await.is_err(), path == "/fails");
+        let sum = |of: fn(&Stats) -> u64| nodes.iter().map(|node| of(&node.layer.stats())).sum();
+        let told: [u64; 4] = [
+            sum(|stats| stats.failed_runs),
+            sum(|stats| stats.timed_out_runs),
+            sum(|stats| stats.private_runs),
+            sum(|stats| stats.large_runs),
+        ];
+        assert_eq!(told, ends, "{path}");
+        let status = if path == "/hangs" { 504 } else { 200 };
+        assert!(others.iter().all(|answer| answer.status == status), "{path}");
+        let alone = sum(|stats| stats.bypassed(Bypass::Unshared));
+        assert_eq!(alone, if ["/private", "/large"].contains(&path) { 10 } else { 0 }, "{path}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

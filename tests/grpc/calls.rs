@@ -179,11 +179,13 @@ async fn large_messages_pass_through_whole() {
     let (runs, store) = (Runs::default(), MemoryStore::new());
     let node = crate::rig::Node::grpc(crate::rig::key().message_limit(1000)).store(store.clone());
     let channel = serve(&node, &Answers::new(&runs)).await;
-    let message: Bytes = (0..200_000_u32).map(|at| (at / 7 + at) as u8).collect();
-    let got = get(&channel, ask(message.clone(), &[])).await.unwrap();
-    assert!(got.into_inner() == message, "other bytes");
-    assert_eq!((node.stats().bypass, node.stats().owner), (1, 0));
-    assert!(store.is_empty());
+    for (size, ran) in [(200_000_u32, (1, 0)), (1001, (2, 0)), (1000, (2, 1))] {
+        assert!(store.is_empty(), "{size}");
+        let message: Bytes = (0..size).map(|at| (at / 7 + at) as u8).collect();
+        let got = get(&channel, ask(message.clone(), &[])).await.unwrap();
+        assert!(got.into_inner() == message, "other bytes");
+        assert_eq!((node.stats().bypass, node.stats().owner), ran, "{size}");
+    }
 }
 
 #[tokio::test]

@@ -192,6 +192,61 @@ async fn a_client_that_asks_before_it_sends_is_told_to_go_on() {
 }
 
 #[tokio::test]
+async fn k5_a_body_at_the_limit_is_shared_and_one_byte_more_is_not() {
+    for (text, shared) in [("{\"a\":1}", true), ("{\"a\":12}", false)] {
+        let (runs, gate) = (Runs::default(), Gate::new());
+        let node = SingleFlightLayer::new(HttpKey::new().json_body(Body::new).body_limit(7));
+        let server = net::axum(app(&runs, &gate).layer(node.clone())).await;
+        let mut asking = Vec::new();
+        let length = format!("content-length: {}", text.len());
+        let (one, two) = text.split_at(3);
+        let chunks = format!("3\r\n{one}\r\n{:x}\r\n{two}\r\n0\r\n\r\n", two.len());
+        for (said, body) in [(&*length, text), ("transfer-encoding: chunked", &*chunks)] {
+            let mut raw = Raw::connect(server).await;
+            let head = "POST / HTTP/1.1\r\nhost: a.test\r\nexpect: 100-continue\r\n";
+            raw.send(&format!("{head}content-type: application/json\r\n{said}\r\n\r\n")).await;
+            assert_eq!(raw.answer(true).await.status, 100, "{text} {said}");
+            raw.send(body).await;
+            asking.push(raw);
+        }
+        let ran = if shared { 1 } else { 2 };
+        let waiting = if shared { 2 } else { 0 };
+        until("all callers", || callers(&node) == waiting && runs.running() == ran).await;
+        gate.open();
+        for raw in &mut asking {
+            let wire = raw.answer(false).await;
+            assert_eq!((wire.status, &wire.body[..]), (200, text.as_bytes()));
+        }
+        assert_eq!((runs.total(), node.stats().bypass), (ran, if shared { 0 } else { 2 }));
+    }
+}
+
+/// Bytes that are coded for one connection are another body than the same bytes bare.
+#[tokio::test]
+async fn a_body_that_is_coded_for_its_connection_is_not_shared() {
+    let (runs, gate) = (Runs::default(), Gate::new());
+    let node = SingleFlightLayer::new(HttpKey::new().raw_body(Body::new));
+    let server = net::axum(app(&runs, &gate).layer(node.clone())).await;
+    let mut asking = Vec::new();
+    for coding in ["chunked", "gzip, chunked", "Chunked"] {
+        let mut raw = Raw::connect(server).await;
+        let head =
+            format!("POST / HTTP/1.1\r\nhost: a.test\r\ntransfer-encoding: {coding}\r\n\r\n");
+        raw.send(&format!("{head}3\r\nabc\r\n0\r\n\r\n")).await;
+        asking.push(raw);
+    }
+    until("all callers", || callers(&node) == 2 && runs.running() == 2).await;
+    gate.open();
+    let mut alone = Vec::new();
+    for raw in &mut asking {
+        let wire = raw.answer(false).await;
+        assert_eq!((wire.status, &wire.body[..]), (200, &b"abc"[..]));
+        alone.push(wire.all("cache-status") == ["tower-singleflight; fwd=bypass"]);
+    }
+    assert_eq!((alone, runs.total()), (vec![false, true, false], 2));
+}
+
+#[tokio::test]
 async fn a_client_that_breaks_off_its_body_is_not_shared() {
     let (runs, gate) = (Runs::default(), Gate::new());
     let handler = {

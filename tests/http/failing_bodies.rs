@@ -28,6 +28,8 @@ where
             None => return (bytes, None),
             Some(Err(error)) => {
                 assert!(!ended, "the end was announced, and then came an error");
+                // Who reads on all the same reads no error again and again.
+                assert!(body.frame().await.is_none(), "something comes after an error");
                 return (bytes, Some(error.to_string()));
             }
             Some(Ok(frame)) => bytes.extend_from_slice(&frame.into_data().unwrap_or_default()),

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use futures_util::{StreamExt, future::join_all, stream};
 use http::{HeaderName, Response, header::USER_AGENT};
 use http_body_util::{StreamBody, combinators::UnsyncBoxBody};
+use tokio::time::sleep;
 use tower::{Layer, util::BoxCloneSyncService};
-use tower_singleflight::{HttpKey, MemoryStore, SingleFlightLayer};
+use tower_singleflight::{Config, HttpKey, MemoryStore, SingleFlightLayer};
 
 use crate::support::{
     ALONE, Gate, Inner, Req, Runs, ask, callers, crowd, get, ms, sure, text, until, with,
@@ -94,6 +95,35 @@ async fn l7_every_header_that_vary_names_must_be_equal() {
     let alone: Vec<_> = answers.iter().map(|answer| answer.role == ALONE).collect();
     assert_eq!(alone, [false, true, false, true, false]);
     assert_eq!((runs.total(), USER_AGENT.as_str()), (3, "user-agent"));
+}
+
+/// Used again, it goes to those alone whose values are those that it was made for.
+#[tokio::test(start_paused = true)]
+async fn l7_what_is_used_again_fits_too() {
+    for (vary, fits) in [("x-plan", true), ("x-plan, *", false)] {
+        let runs = Runs::default();
+        let config = Config::builder().reuse(ms(5000)).build().unwrap();
+        let nodes = nodes::<2>().map(|node| node.config(config.clone()));
+        let [here, there] = [0, 1].map(|at| nodes[at].layer(inner(&runs, vary)));
+        assert!(ask(&here, plan("a")).await.is_owner());
+        until("its end", || nodes[0].flights().is_empty()).await;
+        sleep(ms(2000)).await;
+        for service in [&here, &there] {
+            let total = runs.total();
+            let asked = [plan("a"), plan("b"), get("/"), with(plan("a"), "x-plan", "a")];
+            let answers = join_all(asked.map(|request| ask(service, request))).await;
+            for (at, answer) in answers.iter().enumerate() {
+                let name = ["a", "b", "", "a"][at];
+                assert!(answer.text().starts_with(&format!("{name} in run")), "{}", answer.text());
+                let again = fits && at == 0;
+                assert_eq!(answer.text() == "a in run 0", again, "{vary} {at}");
+                let age = answer.headers.get("age").map(|age| age.to_str().unwrap());
+                assert_eq!(age, again.then_some("2"), "{vary} {at}");
+            }
+            let ran = runs.total() - total;
+            assert_eq!(ran, if fits { 3 } else { 4 }, "{vary}");
+        }
+    }
 }
 
 type Held = UnsyncBoxBody<Bytes, Infallible>;

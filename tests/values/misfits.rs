@@ -54,6 +54,29 @@ async fn a_value_that_cannot_be_written() {
     each_has_its_own(|run| LeavesOut { note: None, run }, |value| value.run).await;
 }
 
+/// Nobody waits for a key of such values a second time, as long as it is marked.
+#[tokio::test(start_paused = true)]
+async fn l3_a_probe_that_gives_such_a_value_leaves_the_mark() {
+    #[derive(Debug, Serialize, Deserialize)]
+    struct LeavesOut {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        note: Option<u8>,
+        run: usize,
+    }
+    let runs = Runs::default();
+    let value = |run| LeavesOut { note: None, run };
+    let [here, there] = nodes().map(|node| node.layer(made(&runs, value)));
+    crowd(&[&here, &there], 3, "Rome").await;
+    for round in 0..3 {
+        // The mark is there, and then the word of the last round's probe.
+        tokio::time::sleep(ms(10)).await;
+        let start = tokio::time::Instant::now();
+        crowd(&[&here, &there], 3, "Rome").await;
+        assert_eq!(start.elapsed(), ms(100), "round {round}");
+    }
+    assert_eq!(runs.total(), 24);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_value_that_does_not_read_back() {
     #[derive(Debug, Serialize, Deserialize)]

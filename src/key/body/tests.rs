@@ -164,6 +164,19 @@ fn bytes_do_not_count_without_what_they_are() {
     assert_eq!(of(&[]), of(&[("x-other", "1")]));
 }
 
+/// Whoever may decode them for the connection that they came by reads another body.
+#[test]
+fn what_is_coded_for_its_connection_runs_alone() {
+    let raw = HttpKey::new().raw_body(boxed);
+    let of = |coding| key(&raw, post(&[("transfer-encoding", coding)], "x"));
+    assert_eq!(of("chunked"), key(&raw, post(&[], "x")));
+    for coding in ["gzip, chunked", "chunked, gzip", "identity", "x-chunked"] {
+        assert_eq!(of(coding), Err(Bypass::Body), "{coding}");
+    }
+    let lines = [("transfer-encoding", "gzip"), ("transfer-encoding", "chunked")];
+    assert_eq!(key(&raw, post(&lines, "x")), Err(Bypass::Body));
+}
+
 #[test]
 fn lists_of_what_is_left_out_do_not_meet() {
     let without = json_key().leave_out("/user").unwrap();
