@@ -17,6 +17,7 @@ use crate::{
     record::Sealer,
     service::SingleFlight,
     store::Store,
+    telemetry::Telemetry,
 };
 
 /// Gives every service it wraps single flight: of all identical requests in the
@@ -68,6 +69,7 @@ struct Plan {
     namespace: Option<String>,
     secret: Option<Vec<u8>>,
     store: Option<Arc<dyn Store>>,
+    instance: Option<String>,
 }
 
 impl<K> SingleFlightLayer<K> {
@@ -125,7 +127,8 @@ impl<K, T> SingleFlightLayer<K, ValueCodec<T>> {
 impl<K, C> SingleFlightLayer<K, C> {
     /// A layer for services whose responses `codec` knows.
     pub fn with_codec(key: K, codec: C) -> Self {
-        let plan = Plan { config: Config::default(), namespace: None, secret: None, store: None };
+        let (config, store) = (Config::default(), None);
+        let plan = Plan { config, namespace: None, secret: None, store, instance: None };
         Self { key, codec, plan, parts: Arc::default() }
     }
 
@@ -155,6 +158,15 @@ impl<K, C> SingleFlightLayer<K, C> {
     pub fn namespace(self, namespace: impl Into<String>) -> Self {
         let namespace = namespace.into();
         self.change(|plan| plan.namespace = Some(namespace))
+    }
+
+    /// The name of this process, which lies beside the flights that it owns, for those who
+    /// look at them: see [`fleet`](Self::fleet). Of it 64 letters are kept, and what is not
+    /// printable ASCII becomes `?`. Default: the process's number and its host's name, as
+    /// `4711@web-3`.
+    pub fn instance(self, instance: impl Into<String>) -> Self {
+        let instance = instance.into();
+        self.change(|plan| plan.instance = Some(instance))
     }
 
     /// A secret of the fleet that key digests and the checksums of answers are made with,
@@ -240,11 +252,12 @@ impl<K, R> SingleFlightLayer<K, HttpCodec<R>> {
 impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
     pub(crate) fn parts(&self) -> &Arc<Parts<K, C>> {
         self.parts.get_or_init(|| {
-            let Plan { config, namespace, secret, store } = self.plan.clone();
+            let Plan { config, namespace, secret, store, instance } = self.plan.clone();
             let namespace = namespace.unwrap_or_else(executable);
             let digester = Digester::new(&namespace, secret.as_deref());
             let sealer = Sealer::new(secret.as_deref());
-            let core = Arc::new(Core::new(config, digester, sealer, store));
+            let telemetry = Telemetry::new(instance.as_deref());
+            let core = Arc::new(Core::new(config, digester, sealer, store, telemetry));
             Arc::new(Parts::new(self.key.clone(), self.codec.clone(), core))
         })
     }

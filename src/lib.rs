@@ -79,6 +79,7 @@ mod counts;
 mod drain;
 mod entry;
 mod error;
+mod fleet;
 mod flight;
 mod flights;
 mod frame;
@@ -106,6 +107,7 @@ mod shadow;
 pub mod store;
 mod switch;
 mod sync;
+mod telemetry;
 mod turns;
 mod witness;
 
@@ -120,10 +122,11 @@ pub use self::{
     },
     counts::Stats,
     error::{Failure, FailureKind},
+    fleet::Fleet,
     flights::{FlightInfo, FlightPhase},
     frame::{Frame, Head},
     future::ResponseFuture,
-    id::{FlightId, FlightRef, KeyDigest, WaiterId},
+    id::{FlightId, FlightRef, KeyDigest, ParseKeyDigestError, WaiterId},
     key::{
         Bypass, Explanation, GrpcKey, HttpKey, Key, KeyBuilder, KeyExtractor, KeyFn, KeyPart,
         NOISE, PartSource, RequestView, key_fn,

@@ -83,7 +83,7 @@ const FAILED_RUNS: u32 = 2;
 
 impl Driver {
     fn new(core: Arc<Core>, flight: Arc<Flight>) -> Self {
-        let session = Line::new(&core.store, flight.name());
+        let session = Line::new(&core, flight.name());
         Self {
             core,
             flight: Settling(flight),

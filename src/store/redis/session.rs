@@ -19,8 +19,8 @@ use super::{
 use crate::{
     id::{FlightRef, KeyDigest},
     store::{
-        Abandoned, Append, Appended, BeatReply, BoxFuture, Finish, Finished, Join, Joined, Pieces,
-        Pushed, Session, StoreError,
+        Abandoned, Append, Appended, Badge, BeatReply, BoxFuture, Finish, Finished, Join, Joined,
+        Pieces, Pushed, Session, StoreError,
     },
 };
 
@@ -31,11 +31,12 @@ pub(super) struct RedisSession {
     seat: Option<Seat>,
     /// The flight whose owner hears who comes to wait.
     owned: Option<FlightRef>,
+    badge: Badge,
 }
 
 impl RedisSession {
     pub(super) fn new(shared: Arc<Shared>, key: KeyDigest) -> Self {
-        Self { shared, key, seat: None, owned: None }
+        Self { shared, key, seat: None, owned: None, badge: Badge::default() }
     }
 
     async fn ask(&self, request: Request<'_>, way: Way<'_>) -> Result<Value, StoreError> {
@@ -60,10 +61,15 @@ impl RedisSession {
 }
 
 impl Session for RedisSession {
+    fn introduce(&mut self, badge: Badge) {
+        self.badge = badge;
+    }
+
     fn join(&mut self, join: Join) -> BoxFuture<'_, Result<Joined, StoreError>> {
         Box::pin(async move {
             let shared = Arc::clone(&self.shared);
             let call = step::join(&shared.names, self.key, &join, None, shared.prefetched());
+            let call = call.arg(&self.badge.owner);
             let joined = match self.seated(&call).await {
                 Ok(answer) => self.understood(reply::joined(answer)),
                 Err(error) => Err(error),
