@@ -24,13 +24,14 @@ use crate::{
     codec::Codec,
     core::{Core, Parts},
     error::{Failure, FailureKind},
-    flights::{Origin, Share, Verdict},
+    flights::{Flight, Origin, Share, Verdict},
     heard::{Heard, alone, hear, unreadable, vanished},
     key::{Bypass, KeyExtractor},
     log::SharedRun,
     probing::Probing,
     seat::{Left, Own, Seat},
     store::BoxFuture,
+    telemetry::Caller,
     turns::{Turn, Turns},
     witness::Witness,
 };
@@ -49,6 +50,7 @@ pin_project! {
         parts: Arc<Parts<K, C>>,
         #[pin]
         state: State<S, Req, K, C>,
+        caller: Caller,
     }
 }
 
@@ -99,9 +101,18 @@ where
     S: Service<Req>,
     C: Codec<Req, S::Response, S::Error>,
 {
+    fn new(parts: Arc<Parts<K, C>>, state: State<S, Req, K, C>) -> Self {
+        Self { parts, state, caller: Caller::unseen() }
+    }
+
+    /// The same, for a caller that is watched.
+    pub(crate) fn seen_by(self, caller: Caller) -> Self {
+        Self { caller, ..self }
+    }
+
     pub(crate) fn alone(parts: Arc<Parts<K, C>>, service: S, request: Req, why: Bypass) -> Self {
         let inner = Oneshot::new(service, request);
-        Self { parts, state: State::Alone { inner, why, probing: None } }
+        Self::new(parts, State::Alone { inner, why, probing: None })
     }
 
     /// `inner` is run as it would be without the layer; `witness` sees what it gives.
@@ -110,7 +121,7 @@ where
         inner: TaskLocalFuture<Chain, Oneshot<S, Req>>,
         witness: Witness,
     ) -> Self {
-        Self { parts, state: State::Shadowed { inner, witness: Some(Box::new(witness)) } }
+        Self::new(parts, State::Shadowed { inner, witness: Some(Box::new(witness)) })
     }
 
     /// `read` ends in what comes after the request was read.
@@ -118,11 +129,11 @@ where
         parts: Arc<Parts<K, C>>,
         read: impl Future<Output = Self> + Send + 'static,
     ) -> Self {
-        Self { parts, state: State::Reading { reading: Box::pin(read) } }
+        Self::new(parts, State::Reading { reading: Box::pin(read) })
     }
 
     pub(crate) fn failed(parts: Arc<Parts<K, C>>, failure: Failure) -> Self {
-        Self { parts, state: State::Failed { failure: Some(failure) } }
+        Self::new(parts, State::Failed { failure: Some(failure) })
     }
 
     pub(crate) fn waiting(
@@ -133,7 +144,7 @@ where
         let stirred = share.flight().stirred();
         let limit = parts.core().config.wait_limit.map(|limit| Box::pin(sleep(limit)));
         let waiting = Waiting { seat: Some(Left(Some(seat))), share: Some(share), stirred, limit };
-        Self { parts, state: State::Waiting { waiting } }
+        Self::new(parts, State::Waiting { waiting })
     }
 }
 
@@ -148,7 +159,12 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let codec = &this.parts.codec;
-        let counts = &this.parts.core().counts;
+        let core = this.parts.core();
+        let (counts, caller) = (&core.counts, &*this.caller);
+        let _entered = caller.enter();
+        let answered = |role, outcome, flight: Option<&Flight>| {
+            caller.answered(&core.telemetry, role, outcome, flight);
+        };
         loop {
             let (heard, share) = match this.state.as_mut().project() {
                 StateProj::Alone { inner, why, probing } => {
@@ -160,6 +176,7 @@ where
                     let role = FlightRole::Bypass(why);
                     this.state.set(State::Done);
                     counts.bypassed(why);
+                    answered(role, told(&result), None);
                     return Poll::Ready(match result {
                         Ok(response) => Ok(codec.pass(response, role)),
                         Err(error) => Err(codec.error(error)),
@@ -171,6 +188,7 @@ where
                     this.state.set(State::Done);
                     counts.bypassed(Bypass::Shadow);
                     let role = FlightRole::Bypass(Bypass::Shadow);
+                    answered(role, told(&result), None);
                     return Poll::Ready(match (result, witness) {
                         (Ok(response), Some(witness)) => {
                             Ok(witness.see(this.parts, response, role))
@@ -206,6 +224,7 @@ where
                 // As every future: it is not polled again.
                 StateProj::Done => return Poll::Pending,
             };
+            let flight = caller.flight(share.as_ref());
             let result = match heard {
                 Heard::Alone { service, request, together: false, probe } => {
                     let probing = probe.map(|probe| Probing::new(probe, this.parts, &request));
@@ -225,6 +244,7 @@ where
                             this.state.as_mut().stay();
                         }
                         counts.answered(role);
+                        answered(role, ANSWERED, flight.as_deref());
                         Ok(response)
                     } else {
                         counts.bad_records();
@@ -235,15 +255,18 @@ where
                             continue;
                         }
                         counts.failed();
+                        caller.failed(FailureKind::Unreadable.name());
                         codec.failure(unreadable())
                     }
                 }
                 Heard::Failed(failure) => {
                     counts.failed();
+                    caller.failed(failure.kind().name());
                     codec.failure(failure)
                 }
                 Heard::Own(own) => {
                     counts.owner();
+                    answered(FlightRole::Owner, own.outcome(), flight.as_deref());
                     match own {
                         Own::Private(response) => Ok(codec.pass(response, FlightRole::Owner)),
                         Own::Resumed { head, extra, body } => {
@@ -268,6 +291,13 @@ where
             return Poll::Ready(result);
         }
     }
+}
+
+/// What is told of who has an answer.
+const ANSWERED: &str = "answered";
+
+fn told<T, E>(result: &Result<T, E>) -> &'static str {
+    if result.is_ok() { ANSWERED } else { "inner_error" }
 }
 
 impl<S, Req, K, C> State<S, Req, K, C>

@@ -18,6 +18,7 @@ use crate::{
     service::SingleFlight,
     store::Store,
     telemetry::Telemetry,
+    trace::TraceContext,
 };
 
 /// Gives every service it wraps single flight: of all identical requests in the
@@ -70,6 +71,7 @@ struct Plan {
     secret: Option<Vec<u8>>,
     store: Option<Arc<dyn Store>>,
     instance: Option<String>,
+    trace: Option<Arc<dyn TraceContext>>,
 }
 
 impl<K> SingleFlightLayer<K> {
@@ -128,7 +130,8 @@ impl<K, C> SingleFlightLayer<K, C> {
     /// A layer for services whose responses `codec` knows.
     pub fn with_codec(key: K, codec: C) -> Self {
         let (config, store) = (Config::default(), None);
-        let plan = Plan { config, namespace: None, secret: None, store, instance: None };
+        let plan =
+            Plan { config, namespace: None, secret: None, store, instance: None, trace: None };
         Self { key, codec, plan, parts: Arc::default() }
     }
 
@@ -167,6 +170,17 @@ impl<K, C> SingleFlightLayer<K, C> {
     pub fn instance(self, instance: impl Into<String>) -> Self {
         let instance = instance.into();
         self.change(|plan| plan.instance = Some(instance))
+    }
+
+    /// How spans are found in their traces and linked, by the tracing backend in use, so
+    /// that who follows a run is linked to the trace of who owns it, in another process
+    /// too. Default: spans are linked to nothing.
+    ///
+    /// What travels with a flight for it, in the store, is the owner's `traceparent`: the
+    /// ids of its trace and span, and nothing of a request. See [`TraceContext`] for one
+    /// with OpenTelemetry.
+    pub fn trace_context(self, trace: impl TraceContext) -> Self {
+        self.change(|plan| plan.trace = Some(Arc::new(trace)))
     }
 
     /// A secret of the fleet that key digests and the checksums of answers are made with,
@@ -252,11 +266,11 @@ impl<K, R> SingleFlightLayer<K, HttpCodec<R>> {
 impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
     pub(crate) fn parts(&self) -> &Arc<Parts<K, C>> {
         self.parts.get_or_init(|| {
-            let Plan { config, namespace, secret, store, instance } = self.plan.clone();
+            let Plan { config, namespace, secret, store, instance, trace } = self.plan.clone();
             let namespace = namespace.unwrap_or_else(executable);
             let digester = Digester::new(&namespace, secret.as_deref());
             let sealer = Sealer::new(secret.as_deref());
-            let telemetry = Telemetry::new(instance.as_deref());
+            let telemetry = Telemetry::new(instance.as_deref(), trace);
             let core = Arc::new(Core::new(config, digester, sealer, store, telemetry));
             Arc::new(Parts::new(self.key.clone(), self.codec.clone(), core))
         })

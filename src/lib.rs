@@ -108,6 +108,7 @@ pub mod store;
 mod switch;
 mod sync;
 mod telemetry;
+mod trace;
 mod turns;
 mod witness;
 
@@ -136,6 +137,7 @@ pub use self::{
     service::SingleFlight,
     store::{MemoryStore, Store},
     switch::{NoShare, Switch},
+    trace::{ParseTraceParentError, TraceContext, TraceParent},
 };
 
 #[cfg(doctest)]

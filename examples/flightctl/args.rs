@@ -104,6 +104,18 @@ impl Args {
     }
 }
 
+impl Args {
+    /// The store, without what may be a password.
+    pub(crate) fn place(&self) -> String {
+        match self.store.split_once("://") {
+            Some((scheme, rest)) => {
+                format!("{scheme}://{}", rest.rsplit('@').next().unwrap_or_default())
+            }
+            None => self.store.rsplit('@').next().unwrap_or_default().to_owned(),
+        }
+    }
+}
+
 fn digest(text: &str) -> Result<KeyDigest, String> {
     text.parse().map_err(|error| format!("KEY ({text}): {error}"))
 }

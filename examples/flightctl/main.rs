@@ -68,11 +68,13 @@ async fn main() -> ExitCode {
     match run(&args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Store(error)) => {
-            eprintln!("flightctl: {error}");
-            match error.kind() {
-                StoreErrorKind::Setting | StoreErrorKind::Address => ExitCode::from(2),
-                _ => ExitCode::FAILURE,
-            }
+            let (code, setting) = match error.kind() {
+                StoreErrorKind::Address => (2, format!("--store ({}): ", args.place())),
+                StoreErrorKind::Setting => (2, "--".to_owned()),
+                _ => (1, String::new()),
+            };
+            eprintln!("flightctl: {setting}{error}");
+            ExitCode::from(code)
         }
         Err(Failure::Nothing(key, what)) => {
             eprintln!("flightctl: {what} {key}");

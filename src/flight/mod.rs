@@ -233,6 +233,8 @@ impl Driver {
                 return Ok(Next::Elect);
             }
             self.know(flight.token);
+            let trace = self.session.open().trace();
+            self.flight.set_trace(trace);
             return self.follow(join, flight, left, rank, pieces).await;
         }
         if let Joined::Probe { .. } = joined {

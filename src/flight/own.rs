@@ -3,11 +3,15 @@
 
 use std::sync::Arc;
 
+use tracing::Instrument;
+
 use super::{Driver, Next, publish::Publication};
 use crate::{
     error::FailureKind,
     flights::{Brief, Deposit, FlightPhase, Origin, RunEnd, Stage, Verdict},
     lease::{LeaseEnd, OwnerGuard},
+    store::BoxFuture,
+    telemetry::run_span,
 };
 
 /// A run, and what the driver has of it.
@@ -37,6 +41,23 @@ pub(super) enum Outcome {
     },
 }
 
+impl Outcome {
+    /// A short name, fit for a label.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Ran(RunEnd::Shared(_)) => "done",
+            Self::Ran(RunEnd::Private { .. }) => "private",
+            Self::Ran(RunEnd::TooLarge) => "too_large",
+            Self::Ran(RunEnd::Failed { .. }) => "failed",
+            Self::Lost(lost) if lost.is_timeout() => "timed_out",
+            Self::Lost(_) => "lost",
+            Self::Stopped => "stopped",
+            Self::Drained => "drained",
+            Self::Unwanted { .. } => "unwanted",
+        }
+    }
+}
+
 impl Driver {
     /// Runs one deposited request as the owner, under this token if there is one.
     pub(super) async fn own(&mut self, guard: OwnerGuard<RunEnd>, token: Option<u64>) -> Next {
@@ -64,12 +85,22 @@ impl Driver {
         };
         let phase = if token.is_some() { FlightPhase::Owning } else { FlightPhase::Local };
         self.flight.at(phase, token.unwrap_or_default());
+        self.flight.set_trace(self.core.telemetry.here());
+        let span = run_span(|| self.flight.key(), token);
+        let future = if span.is_disabled() {
+            future
+        } else {
+            Box::pin(future.instrument(span.clone())) as BoxFuture<'static, RunEnd>
+        };
         let mut run = Run { guard, stage, deposit, publication: None, live: false };
         run.guard.begin(future);
         let outcome = match run.guard.lease() {
             Some(_) => Box::pin(self.attend(&mut run)).await,
             None => Box::pin(self.attend_without_lease(&mut run)).await,
         };
+        if !span.is_disabled() {
+            span.record("outcome", outcome.name());
+        }
         let has_lease = run.guard.lease().is_some();
         self.yields = run.guard.lease().is_some_and(|lease| lease.waiters() > 0);
         match outcome {

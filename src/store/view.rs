@@ -3,7 +3,10 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{BoxFuture, EndStatus, StoreError};
-use crate::id::{FlightRef, KeyDigest};
+use crate::{
+    id::{FlightRef, KeyDigest},
+    trace::TraceParent,
+};
 
 /// The longest name of an owner.
 const OWNER: usize = 64;
@@ -15,6 +18,8 @@ const OWNER: usize = 64;
 pub struct Badge {
     /// The name of its process: printable ASCII, 64 bytes at most; empty where it has none.
     pub owner: Arc<str>,
+    /// Where the owner is in its trace, for followers to be linked to it.
+    pub trace: Option<TraceParent>,
 }
 
 impl Badge {
@@ -23,7 +28,8 @@ impl Badge {
     #[must_use]
     pub fn new(owner: &str) -> Self {
         let plain = |letter: char| if letter.is_ascii_graphic() { letter } else { '?' };
-        Self { owner: owner.chars().take(OWNER).map(plain).collect::<String>().into() }
+        let owner = owner.chars().take(OWNER).map(plain).collect::<String>().into();
+        Self { owner, trace: None }
     }
 }
 

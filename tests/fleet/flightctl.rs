@@ -120,8 +120,8 @@ async fn what_cannot_be_done_is_said() {
         (&["list", "--limit", "0"], 2, "--limit (0) must be a number above 0"),
         (&["list", "--every"], 2, "--every needs a value"),
         (&["list", "--loud"], 2, "there is no option --loud"),
-        (&["list", "--prefix", ""], 2, "prefix (\"\") must be"),
-        (&["list", "--store", "http://127.0.0.1/"], 2, "http"),
+        (&["list", "--prefix", ""], 2, "--prefix (\"\") must be"),
+        (&["list", "--store", "http://127.0.0.1/"], 2, "--store (http://127.0.0.1/): "),
         (&["list", "--store", "redis://127.0.0.1:1/"], 1, "could not connect to 127.0.0.1:1"),
     ] {
         let (status, out, error) = flightctl(&url, args).await;

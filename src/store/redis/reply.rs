@@ -12,6 +12,7 @@ use crate::{
         Abandoned, Appended, Badge, BeatReply, EndStatus, Finished, Joined, KeyStatus, KeyView,
         Loss, StoreError, StoreErrorKind,
     },
+    trace::TraceParent,
 };
 
 pub(super) fn joined(value: Value) -> Result<Joined, StoreError> {
@@ -45,6 +46,21 @@ pub(super) fn joined(value: Value) -> Result<Joined, StoreError> {
         "MISSING" => Joined::Missing,
         _ => return Err(error::bad_reply()),
     })
+}
+
+/// Where the owner that is followed is in its trace. Whatever else is there is none.
+pub(super) fn trace(value: &Value) -> Option<TraceParent> {
+    match value {
+        Value::Array(parts) => match &parts[..] {
+            [Value::BulkString(word), _, _, _, _, _, Value::BulkString(trace)]
+                if word == b"FOLLOW" =>
+            {
+                std::str::from_utf8(trace).ok()?.parse().ok()
+            }
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 pub(super) fn renewed(value: Value) -> Result<BeatReply, StoreError> {

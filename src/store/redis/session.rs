@@ -22,6 +22,7 @@ use crate::{
         Abandoned, Append, Appended, Badge, BeatReply, BoxFuture, Finish, Finished, Join, Joined,
         Pieces, Pushed, Session, StoreError,
     },
+    trace::TraceParent,
 };
 
 /// A session with a Redis server.
@@ -32,11 +33,12 @@ pub(super) struct RedisSession {
     /// The flight whose owner hears who comes to wait.
     owned: Option<FlightRef>,
     badge: Badge,
+    trace: Option<TraceParent>,
 }
 
 impl RedisSession {
     pub(super) fn new(shared: Arc<Shared>, key: KeyDigest) -> Self {
-        Self { shared, key, seat: None, owned: None, badge: Badge::default() }
+        Self { shared, key, seat: None, owned: None, badge: Badge::default(), trace: None }
     }
 
     async fn ask(&self, request: Request<'_>, way: Way<'_>) -> Result<Value, StoreError> {
@@ -65,13 +67,21 @@ impl Session for RedisSession {
         self.badge = badge;
     }
 
+    fn trace(&self) -> Option<TraceParent> {
+        self.trace
+    }
+
     fn join(&mut self, join: Join) -> BoxFuture<'_, Result<Joined, StoreError>> {
         Box::pin(async move {
             let shared = Arc::clone(&self.shared);
             let call = step::join(&shared.names, self.key, &join, None, shared.prefetched());
-            let call = call.arg(&self.badge.owner);
+            let trace = self.badge.trace.map(|trace| trace.to_string());
+            let call = call.arg(&self.badge.owner).arg(trace.unwrap_or_default());
             let joined = match self.seated(&call).await {
-                Ok(answer) => self.understood(reply::joined(answer)),
+                Ok(answer) => {
+                    self.trace = reply::trace(&answer);
+                    self.understood(reply::joined(answer))
+                }
                 Err(error) => Err(error),
             };
             if let Ok(Joined::Own { token }) = joined {
