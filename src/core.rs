@@ -68,7 +68,7 @@ impl Core {
     ) -> Self {
         let shadow = config.for_shadow().map(|config| {
             let store = Arc::clone(&store);
-            let (digester, telemetry) = (digester.for_shadow(), telemetry.clone());
+            let (digester, telemetry) = (digester.for_shadow(), telemetry.unmetered());
             // In one store with this core, but under other keys.
             Arc::new(Self::at(config, digester, sealer, store, own.clone(), telemetry))
         });
@@ -79,7 +79,7 @@ impl Core {
                 per_key: config.followers_per_key,
                 in_all: config.followers,
             })),
-            counts: Counts::default(),
+            counts: Counts::told_by(telemetry.meter()),
             drain: Drain::default(),
             switch: Switch::default(),
             telemetry,

@@ -163,7 +163,7 @@ where
         let (counts, caller) = (&core.counts, &*this.caller);
         let _entered = caller.enter();
         let answered = |role, outcome, flight: Option<&Flight>| {
-            caller.answered(&core.telemetry, role, outcome, flight);
+            caller.answered(core, role, outcome, flight);
         };
         loop {
             let (heard, share) = match this.state.as_mut().project() {
@@ -255,13 +255,13 @@ where
                             continue;
                         }
                         counts.failed();
-                        caller.failed(FailureKind::Unreadable.name());
+                        caller.failed(core, FailureKind::Unreadable);
                         codec.failure(unreadable())
                     }
                 }
                 Heard::Failed(failure) => {
                     counts.failed();
-                    caller.failed(failure.kind().name());
+                    caller.failed(core, failure.kind());
                     codec.failure(failure)
                 }
                 Heard::Own(own) => {

@@ -70,6 +70,7 @@ struct Plan {
     namespace: Option<String>,
     secret: Option<Vec<u8>>,
     store: Option<Arc<dyn Store>>,
+    name: Option<String>,
     instance: Option<String>,
     trace: Option<Arc<dyn TraceContext>>,
 }
@@ -130,8 +131,8 @@ impl<K, C> SingleFlightLayer<K, C> {
     /// A layer for services whose responses `codec` knows.
     pub fn with_codec(key: K, codec: C) -> Self {
         let (config, store) = (Config::default(), None);
-        let plan =
-            Plan { config, namespace: None, secret: None, store, instance: None, trace: None };
+        let (namespace, secret, name, instance, trace) = Default::default();
+        let plan = Plan { config, namespace, secret, store, name, instance, trace };
         Self { key, codec, plan, parts: Arc::default() }
     }
 
@@ -161,6 +162,14 @@ impl<K, C> SingleFlightLayer<K, C> {
     pub fn namespace(self, namespace: impl Into<String>) -> Self {
         let namespace = namespace.into();
         self.change(|plan| plan.namespace = Some(namespace))
+    }
+
+    /// The layer's name, the label `layer` of its metrics: see [`telemetry`](crate::telemetry).
+    /// Layers of one name are counted together. Default: the
+    /// [`namespace`](Self::namespace).
+    pub fn name(self, name: impl Into<String>) -> Self {
+        let name = name.into();
+        self.change(|plan| plan.name = Some(name))
     }
 
     /// The name of this process, which lies beside the flights that it owns, for those who
@@ -266,11 +275,13 @@ impl<K, R> SingleFlightLayer<K, HttpCodec<R>> {
 impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
     pub(crate) fn parts(&self) -> &Arc<Parts<K, C>> {
         self.parts.get_or_init(|| {
-            let Plan { config, namespace, secret, store, instance, trace } = self.plan.clone();
+            let Plan { config, namespace, secret, store, name, instance, trace } =
+                self.plan.clone();
             let namespace = namespace.unwrap_or_else(executable);
             let digester = Digester::new(&namespace, secret.as_deref());
             let sealer = Sealer::new(secret.as_deref());
-            let telemetry = Telemetry::new(instance.as_deref(), trace);
+            let name = name.as_deref().unwrap_or(&namespace);
+            let telemetry = Telemetry::new(name, instance.as_deref(), trace);
             let core = Arc::new(Core::new(config, digester, sealer, store, telemetry));
             Arc::new(Parts::new(self.key.clone(), self.codec.clone(), core))
         })

@@ -67,6 +67,7 @@
 //! - [`store`]: where processes meet
 //! - [`SharePolicy`]: with whom responses are shared
 //! - [`codec`]: what the layer knows of responses
+//! - [`telemetry`]: what can be seen: spans, metrics, and a look at the [`Fleet`]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod body;
@@ -107,7 +108,7 @@ mod shadow;
 pub mod store;
 mod switch;
 mod sync;
-mod telemetry;
+pub mod telemetry;
 mod trace;
 mod turns;
 mod witness;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::{Driver, Next, publish::Publication};
@@ -42,7 +43,7 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// A short name, fit for a label.
+    /// A short name, fit for a label: one of those in the docs of `telemetry`.
     fn name(&self) -> &'static str {
         match self {
             Self::Ran(RunEnd::Shared(_)) => "done",
@@ -93,11 +94,13 @@ impl Driver {
             Box::pin(future.instrument(span.clone())) as BoxFuture<'static, RunEnd>
         };
         let mut run = Run { guard, stage, deposit, publication: None, live: false };
+        let began = Instant::now();
         run.guard.begin(future);
         let outcome = match run.guard.lease() {
             Some(_) => Box::pin(self.attend(&mut run)).await,
             None => Box::pin(self.attend_without_lease(&mut run)).await,
         };
+        self.core.counts.meter.ran(outcome.name(), began.elapsed());
         if !span.is_disabled() {
             span.record("outcome", outcome.name());
         }

@@ -21,7 +21,7 @@ use super::{
     pending::{PIECE, Pending, STEP, Window},
 };
 use crate::{
-    config::Config,
+    core::Core,
     lease::Lease,
     log::{Next, Reader, SharedRun},
     record::{Encoder, Terms},
@@ -74,6 +74,7 @@ pub(super) struct Publisher {
     lease_time: Duration,
     keep: Duration,
     most: usize,
+    core: Arc<Core>,
 }
 
 impl Publisher {
@@ -82,8 +83,9 @@ impl Publisher {
         session: Box<dyn Session>,
         lease: Arc<Lease>,
         run: &SharedRun,
-        config: &Config,
+        core: &Arc<Core>,
     ) -> Self {
+        let config = &core.config;
         Self {
             encoder,
             session,
@@ -100,6 +102,7 @@ impl Publisher {
             lease_time: config.lease,
             keep: config.retention,
             most: config.max_share_bytes,
+            core: Arc::clone(core),
         }
     }
 
@@ -307,8 +310,10 @@ impl Publisher {
                 keep: self.keep,
                 inline,
             };
+            let bytes: usize = append.pieces.iter().map(Bytes::len).sum();
             match self.session.append(append).await {
                 Ok(Appended::Accepted { next }) if next == self.encoder.pieces() => {
+                    self.core.counts.published(bytes as u64);
                     self.next = next;
                     return None;
                 }

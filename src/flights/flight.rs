@@ -149,6 +149,12 @@ impl Flight {
         FlightInfo { key: self.key(), phase, token, age: self.since.elapsed(), callers }
     }
 
+    /// Since its first caller here.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
     /// The token of the running owner, where one is known.
     pub(crate) fn token(&self) -> Option<u64> {
         self.position.get().1
