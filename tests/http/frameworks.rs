@@ -179,9 +179,9 @@ async fn inner_runs_in_the_first_callers_span() {
     let _guard = tracing::subscriber::set_default(tracing_subscriber::registry());
     let inner = service_fn(|_: Req| async {
         tokio::time::sleep(ms(10)).await;
+        let span = tracing::Span::current();
         let names = tracing::dispatcher::get_default(|dispatch| {
             let registry = dispatch.downcast_ref::<Registry>().expect("the registry");
-            let span = tracing::Span::current();
             let span = span.id().and_then(|id| registry.span(&id)).expect("a span");
             span.scope().map(|span| span.name()).collect::<Vec<_>>().join(" in ")
         });
