@@ -9,11 +9,7 @@ use std::{
 };
 
 use pin_project_lite::pin_project;
-use tokio::{
-    sync::futures::OwnedNotified,
-    task::futures::TaskLocalFuture,
-    time::{Sleep, sleep},
-};
+use tokio::{task::futures::TaskLocalFuture, time::Sleep};
 use tower::util::Oneshot;
 use tower_service::Service;
 
@@ -22,17 +18,18 @@ use crate::{
     cache_status::FlightRole,
     chain::Chain,
     codec::Codec,
-    core::{Core, Parts},
+    core::Parts,
     error::{Failure, FailureKind},
-    flights::{Flight, Origin, Share, Verdict},
-    heard::{Heard, alone, hear, unreadable, vanished},
+    flights::{Flight, Share},
+    heard::{Heard, unreadable, vanished},
     key::{Bypass, KeyExtractor},
     log::SharedRun,
     probing::Probing,
-    seat::{Left, Own, Seat},
+    seat::{Own, Seat},
     store::BoxFuture,
     telemetry::Caller,
     turns::{Turn, Turns},
+    waiting::Waiting,
     witness::Witness,
 };
 
@@ -81,21 +78,6 @@ pin_project! {
     }
 }
 
-pin_project! {
-    struct Waiting<S, Req, K, C>
-    where
-        S: Service<Req>,
-        C: Codec<Req, S::Response, S::Error>,
-    {
-        seat: Option<Left<S, Req, K, C>>,
-        share: Option<Share>,
-        // made before each look at the flight, so that no change is missed
-        #[pin]
-        stirred: OwnedNotified,
-        limit: Option<Pin<Box<Sleep>>>,
-    }
-}
-
 impl<S, Req, K, C> ResponseFuture<S, Req, K, C>
 where
     S: Service<Req>,
@@ -141,9 +123,7 @@ where
         seat: Arc<Seat<S, Req, K, C>>,
         share: Share,
     ) -> Self {
-        let stirred = share.flight().stirred();
-        let limit = parts.core().config.wait_limit.map(|limit| Box::pin(sleep(limit)));
-        let waiting = Waiting { seat: Some(Left(Some(seat))), share: Some(share), stirred, limit };
+        let waiting = Waiting::new(seat, share, parts.core().config.wait_limit);
         Self::new(parts, State::Waiting { waiting })
     }
 }
@@ -334,77 +314,6 @@ where
             StateProj::Waiting { waiting } => waiting.seat.as_ref()?.0.as_ref()?.reclaim(),
             _ => None,
         }
-    }
-}
-
-impl<S, Req, K, C> Waiting<S, Req, K, C>
-where
-    S: Service<Req>,
-    C: Codec<Req, S::Response, S::Error>,
-{
-    /// Waits for something to hear; with it comes the share, for the body.
-    fn poll(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        core: &Arc<Core>,
-        streamed: bool,
-    ) -> Poll<(Heard<S, Req, C>, Option<Share>)> {
-        let mut this = self.project();
-        let (Some(Left(Some(seat))), Some(share)) = (&*this.seat, &*this.share) else {
-            return Poll::Pending;
-        };
-        let flight = share.flight();
-        let heard = loop {
-            // Before the look, so that no change is missed.
-            let stirred = this.stirred.as_mut().poll(cx).is_ready();
-            if stirred {
-                this.stirred.set(flight.stirred());
-            }
-            if let Some(own) = seat.take_own() {
-                break Heard::Own(own);
-            }
-            let (run, origin) = match flight.verdict() {
-                None if flight.adopt() => {
-                    crate::flight::launch(core, flight);
-                    (None, Origin::Here)
-                }
-                // What is not to be handed out in parts may come in parts all the same.
-                None => match flight.live() {
-                    Some((run, origin)) if streamed || run.log.has_ended() => (Some(run), origin),
-                    _ => (None, Origin::Here),
-                },
-                Some(Verdict::Replay { run, origin }) => (Some(run.clone()), *origin),
-                Some(Verdict::Alone { together }) => match alone(seat, *together) {
-                    Heard::Alone { service, request, together, .. } => {
-                        let probe = flight.take_probe();
-                        break Heard::Alone { service, request, together, probe };
-                    }
-                    heard => break heard,
-                },
-                Some(Verdict::Failed(failure)) => break Heard::Failed(failure.clone()),
-            };
-            if let Some(run) = run {
-                break hear(seat, flight.name(), run, origin);
-            }
-            // What the run will give is not for this caller: it need not wait for it.
-            if !seat.was_started()
-                && let Some(selection) = flight.selection()
-                && !seat.fits(flight.name(), Some(&selection))
-            {
-                break alone(seat, true);
-            }
-            if stirred {
-                continue;
-            }
-            if let Some(limit) = this.limit
-                && !seat.was_started()
-                && limit.as_mut().poll(cx).is_ready()
-            {
-                break Heard::Failed(Failure::new(FailureKind::WaitedTooLong, None));
-            }
-            return Poll::Pending;
-        };
-        Poll::Ready((heard, this.share.take()))
     }
 }
 

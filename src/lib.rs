@@ -111,6 +111,7 @@ mod sync;
 pub mod telemetry;
 mod trace;
 mod turns;
+mod waiting;
 mod witness;
 
 #[cfg(feature = "redis")]

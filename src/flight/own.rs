@@ -12,7 +12,7 @@ use crate::{
     flights::{Brief, Deposit, FlightPhase, Origin, RunEnd, Stage, Verdict},
     lease::{LeaseEnd, OwnerGuard},
     store::BoxFuture,
-    telemetry::run_span,
+    telemetry::{Ending, run_span},
 };
 
 /// A run, and what the driver has of it.
@@ -43,18 +43,18 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// A short name, fit for a label: one of those in the docs of `telemetry`.
-    fn name(&self) -> &'static str {
+    /// What is told of it.
+    fn ending(&self) -> Ending {
         match self {
-            Self::Ran(RunEnd::Shared(_)) => "done",
-            Self::Ran(RunEnd::Private { .. }) => "private",
-            Self::Ran(RunEnd::TooLarge) => "too_large",
-            Self::Ran(RunEnd::Failed { .. }) => "failed",
-            Self::Lost(lost) if lost.is_timeout() => "timed_out",
-            Self::Lost(_) => "lost",
-            Self::Stopped => "stopped",
-            Self::Drained => "drained",
-            Self::Unwanted { .. } => "unwanted",
+            Self::Ran(RunEnd::Shared(_)) => Ending::Done,
+            Self::Ran(RunEnd::Private { .. }) => Ending::Private,
+            Self::Ran(RunEnd::TooLarge) => Ending::TooLarge,
+            Self::Ran(RunEnd::Failed { .. }) => Ending::Failed,
+            Self::Lost(lost) if lost.is_timeout() => Ending::TimedOut,
+            Self::Lost(_) => Ending::Lost,
+            Self::Stopped => Ending::Stopped,
+            Self::Drained => Ending::Drained,
+            Self::Unwanted { .. } => Ending::Unwanted,
         }
     }
 }
@@ -100,9 +100,10 @@ impl Driver {
             Some(_) => Box::pin(self.attend(&mut run)).await,
             None => Box::pin(self.attend_without_lease(&mut run)).await,
         };
-        self.core.counts.meter.ran(outcome.name(), began.elapsed());
+        let ending = outcome.ending();
+        self.core.counts.meter.ran(ending, began.elapsed());
         if !span.is_disabled() {
-            span.record("outcome", outcome.name());
+            span.record("outcome", ending.name());
         }
         let has_lease = run.guard.lease().is_some();
         self.yields = run.guard.lease().is_some_and(|lease| lease.waiters() > 0);

@@ -4,26 +4,15 @@ use std::{sync::Arc, time::Duration};
 
 use metrics::{Counter, Gauge, Histogram, counter, describe_counter, gauge, histogram};
 
+use super::Ending;
 use crate::{counts::Event, key::Bypass, store::StoreState};
 
 const ROLES: [&str; 5] = ["owner", "follower_local", "follower_remote", "reused", "failed"];
-pub(super) const OUTCOMES: [&str; 9] = [
-    "done",
-    "private",
-    "too_large",
-    "failed",
-    "timed_out",
-    "lost",
-    "stopped",
-    "drained",
-    "unwanted",
-];
-
 pub(super) struct Handles {
     events: Vec<Counter>,
     bypasses: Vec<Counter>,
     waits: [Histogram; ROLES.len()],
-    runs: [Histogram; OUTCOMES.len()],
+    runs: [Histogram; Ending::ALL.len()],
     runs_avoided: Counter,
     time_avoided: Counter,
     published: Counter,
@@ -54,7 +43,8 @@ impl Handles {
             events: Event::ALL.iter().map(event).collect(),
             bypasses: Bypass::ALL.iter().map(bypass).collect(),
             waits: ROLES.map(|role| histogram("single_flight_wait_seconds", "role", role)),
-            runs: OUTCOMES.map(|end| histogram("single_flight_run_seconds", "outcome", end)),
+            runs: Ending::ALL
+                .map(|end| histogram("single_flight_run_seconds", "outcome", end.name())),
             runs_avoided: of("single_flight_runs_avoided_total"),
             time_avoided: of("single_flight_run_milliseconds_avoided_total"),
             published: of("single_flight_published_bytes_total"),
@@ -72,11 +62,12 @@ impl Handles {
     }
 
     pub(super) fn waited(&self, role: &str, time: Duration) {
-        record(&ROLES, &self.waits, role, time);
+        let series = ROLES.iter().zip(&self.waits).find(|(known, _)| **known == role);
+        series.into_iter().for_each(|(_, histogram)| histogram.record(time));
     }
 
-    pub(super) fn ran(&self, outcome: &str, time: Duration) {
-        record(&OUTCOMES, &self.runs, outcome, time);
+    pub(super) fn ran(&self, ending: Ending, time: Duration) {
+        self.runs[ending as usize].record(time);
     }
 
     pub(super) fn avoided(&self, time: Duration) {
@@ -95,11 +86,6 @@ impl Handles {
     pub(super) fn store(&self, state: StoreState) {
         self.degraded.set(f64::from(u8::from(state == StoreState::Degraded)));
     }
-}
-
-fn record(names: &[&str], series: &[Histogram], name: &str, time: Duration) {
-    let series = names.iter().zip(series).find(|(known, _)| **known == name);
-    series.into_iter().for_each(|(_, histogram)| histogram.record(time));
 }
 
 fn describe() {

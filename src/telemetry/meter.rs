@@ -3,13 +3,16 @@
 
 use std::time::Duration;
 
-use crate::{cache_status::FlightRole, key::Bypass, store::StoreState};
+use super::Ending;
+use crate::{key::Bypass, store::StoreState};
 
 #[cfg(feature = "metrics")]
 use std::sync::{Arc, OnceLock};
 
 #[cfg(feature = "metrics")]
 use super::handles::Handles;
+#[cfg(feature = "metrics")]
+use crate::cache_status::FlightRole;
 
 /// One layer's metrics; by default nobody's.
 #[derive(Debug, Default)]
@@ -49,8 +52,8 @@ impl Meter {
     }
 
     /// A run that took so long has ended like this.
-    pub(crate) fn ran(&self, outcome: &str, time: Duration) {
-        self.tell(|handles| handles.ran(outcome, time));
+    pub(crate) fn ran(&self, ending: Ending, time: Duration) {
+        self.tell(|handles| handles.ran(ending, time));
     }
 
     /// A run that a caller did not have to have, which took so long at least.
@@ -76,10 +79,8 @@ impl Meter {
 impl Meter {
     pub(crate) fn count(&self, _: usize) {}
     pub(crate) fn bypassed(&self, _: Bypass) {}
-    pub(crate) fn ran(&self, _: &str, _: Duration) {}
+    pub(crate) fn ran(&self, _: Ending, _: Duration) {}
     pub(crate) fn published(&self, _: u64) {}
     pub(crate) fn in_air(&self, _: bool) {}
     pub(crate) fn store(&self, _: impl FnOnce() -> StoreState) {}
-    pub(crate) fn waited(&self, _: Option<FlightRole>, _: Duration) {}
-    pub(crate) fn avoided(&self, _: Duration) {}
 }

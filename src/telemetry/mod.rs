@@ -12,7 +12,7 @@
 //! | `single_flight` | one caller, to the head of its response | `key`; `role`: a [`FlightRole`](crate::FlightRole)'s name, or `failed`; `outcome`: `answered`, `inner_error`, `panic`, `broken`, `left`, or the name of a [`FailureKind`](crate::FailureKind); `token` |
 //! | `flight` | one run, in the span of the caller that began the flight | `key`, `token`; `outcome`: see below |
 //!
-//! With a [`TraceContext`](crate::TraceContext) the span of each follower is linked to that of
+//! With a [`TraceContext`] the span of each follower is linked to that of
 //! the owner's caller, whichever process that is in: the owner's `traceparent` lies beside
 //! its flight in the store. Links are a hint for people. Who can write to the store can
 //! make them lead anywhere.
@@ -71,12 +71,14 @@ use crate::{
 };
 
 mod caller;
+mod ending;
 #[cfg(feature = "metrics")]
 mod handles;
 mod meter;
 
 pub(crate) use self::{
     caller::{Caller, record_key},
+    ending::Ending,
     meter::Meter,
 };
 
