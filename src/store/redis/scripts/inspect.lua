@@ -17,7 +17,9 @@ if record.status == 'running' and is(waiters, 'zset') then
 end
 local stored = is(result, 'string') and int(redis.call('STRLEN', result)) or ''
 local streamed = is(stream, 'stream') and record.next or 0
--- A token is the time at which it was given out, or later where a clock was set back.
+-- Most tokens are the time at which they were given out: so are those of a record that
+-- does not say more.
+local since = number(record.since) or record.ownerToken
 return { 'KEY', int(record.ownerToken), record.flight, record.status,
-  ms(now - record.ownerToken), ms(record.leaseEnd - now), ms(now - record.endedAt),
+  ms(now - since), ms(record.leaseEnd - now), ms(now - record.endedAt),
   ms(record.markEnd - now), waiting, stored, int(streamed), record.owner or '' }

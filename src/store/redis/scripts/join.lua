@@ -104,7 +104,7 @@ local function grant(losses)
     'prevToken', int(prev_token), 'prevFlight', prev_flight, 'prevStatus', prev_status,
     'prevSealed', prev_sealed or '0', 'failures', int(failures), 'losses', int(losses),
     'joins', int(joins), 'next', '0', 'trimmed', '0', 'sealed', '0', 'endedAt', '0',
-    'markEnd', '0', 'owner', owner, 'traceparent', trace)
+    'markEnd', '0', 'since', int(now), 'owner', owner, 'traceparent', trace)
   redis.call('PEXPIRE', meta, int(2 * lease))
   if is(waiters, 'zset') then
     purge(waiters)
