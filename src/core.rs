@@ -9,12 +9,14 @@ use crate::{
     config::Config,
     counts::Counts,
     drain::Drain,
-    flights::{Flights, Limits},
+    flights::{Flight, Flights, Limits},
+    id::KeyDigest,
     key::{Digester, Key, KeyExtractor, Name},
     lease::{KeeperHandle, Terms},
     record::Sealer,
     store::{MemoryStore, Store, StoreError},
     switch::Switch,
+    telemetry::Telemetry,
     turns::Turns,
 };
 
@@ -32,6 +34,7 @@ pub(crate) struct Core {
     pub(crate) counts: Counts,
     pub(crate) drain: Drain,
     pub(crate) switch: Switch,
+    pub(crate) telemetry: Telemetry,
     /// Where those who are let go together enter inner in turn.
     pub(crate) turns: Option<Arc<Turns>>,
     /// Where digests of answers meet, in shadow mode. Nothing else flies then.
@@ -45,12 +48,13 @@ impl Core {
         digester: Digester,
         sealer: Sealer,
         store: Option<Arc<dyn Store>>,
+        telemetry: Telemetry,
     ) -> Self {
         let Some(store) = store else {
             let own = MemoryStore::new();
-            return Self::at(config, digester, sealer, Arc::new(own.clone()), Some(own));
+            return Self::at(config, digester, sealer, Arc::new(own.clone()), Some(own), telemetry);
         };
-        Self::at(config, digester, sealer, store, None)
+        Self::at(config, digester, sealer, store, None, telemetry)
     }
 
     /// `own` is the store, where no other layer can come to it.
@@ -60,11 +64,13 @@ impl Core {
         sealer: Sealer,
         store: Arc<dyn Store>,
         own: Option<MemoryStore>,
+        telemetry: Telemetry,
     ) -> Self {
         let shadow = config.for_shadow().map(|config| {
             let store = Arc::clone(&store);
+            let (digester, telemetry) = (digester.for_shadow(), telemetry.unmetered());
             // In one store with this core, but under other keys.
-            Arc::new(Self::at(config, digester.for_shadow(), sealer, store, own.clone()))
+            Arc::new(Self::at(config, digester, sealer, store, own.clone(), telemetry))
         });
         Self {
             shadow,
@@ -73,9 +79,10 @@ impl Core {
                 per_key: config.followers_per_key,
                 in_all: config.followers,
             })),
-            counts: Counts::default(),
+            counts: Counts::told_by(telemetry.meter()),
             drain: Drain::default(),
             switch: Switch::default(),
+            telemetry,
             turns: config.release_rate.map(|rate| Arc::new(Turns::new(rate))),
             embedded: own.filter(|_| config.reuse.is_zero()),
             config,
@@ -90,9 +97,18 @@ impl Core {
     /// Lets who comes after this begin a new flight of the key, in the whole fleet.
     pub(crate) async fn forget(&self, key: Key) -> Result<(), StoreError> {
         let name = Name::new(key, &self.digester);
-        let told = self.store.session(*name.digest()).forget().await;
+        self.forget_digest(*name.digest(), || self.flights.get(&name)).await
+    }
+
+    /// As [`forget`](Self::forget); `flight` finds the one of this process.
+    pub(crate) async fn forget_digest(
+        &self,
+        key: KeyDigest,
+        flight: impl FnOnce() -> Option<Arc<Flight>> + Send,
+    ) -> Result<(), StoreError> {
+        let told = self.store.session(key).forget().await;
         // The store first: a new flight here must not find the old one there.
-        if let Some(flight) = self.flights.get(&name) {
+        if let Some(flight) = flight() {
             if flight.runs_here() {
                 flight.settle();
             } else if told.is_ok() {
@@ -107,8 +123,16 @@ impl Core {
     pub(crate) async fn stop(&self, key: Key) -> Result<(), StoreError> {
         let name = Name::new(key, &self.digester);
         // Taken first: who comes after the store has heard of it has begun anew.
-        let flight = self.flights.get(&name);
-        let told = self.store.session(*name.digest()).stop().await;
+        self.stop_digest(*name.digest(), self.flights.get(&name)).await
+    }
+
+    /// As [`stop`](Self::stop), with the flight of this process.
+    pub(crate) async fn stop_digest(
+        &self,
+        key: KeyDigest,
+        flight: Option<Arc<Flight>>,
+    ) -> Result<(), StoreError> {
+        let told = self.store.session(key).stop().await;
         if let Some(flight) = flight {
             flight.stop();
         }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{cache_status::FlightRole, key::Bypass};
+use crate::{cache_status::FlightRole, key::Bypass, telemetry::Meter};
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -10,19 +10,42 @@ macro_rules! counts {
         #[derive(Debug, Default)]
         pub(crate) struct Counts {
             $($name: AtomicU64,)*
+            published_bytes: AtomicU64,
             alone: [AtomicU64; Bypass::KINDS],
+            pub(crate) meter: Meter,
+        }
+
+        /// What is counted.
+        #[allow(non_camel_case_types, reason = "named as what counts it")]
+        #[derive(Clone, Copy)]
+        pub(crate) enum Event {
+            $($name,)*
+        }
+
+        #[cfg(feature = "metrics")]
+        impl Event {
+            /// All of them, each in its place.
+            pub(crate) const ALL: &[Self] = &[$(Self::$name,)*];
+
+            pub(crate) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name),)*
+                }
+            }
         }
 
         impl Counts {
             $(
                 pub(crate) fn $name(&self) {
                     self.$name.fetch_add(1, Ordering::Relaxed);
+                    self.meter.count(Event::$name as usize);
                 }
             )*
 
             pub(crate) fn snapshot(&self) -> Stats {
                 Stats {
                     $($name: self.$name.load(Ordering::Relaxed),)*
+                    published_bytes: self.published_bytes.load(Ordering::Relaxed),
                     alone: std::array::from_fn(|why| {
                         self.alone.get(why).map_or(0, |count| count.load(Ordering::Relaxed))
                     }),
@@ -35,6 +58,8 @@ macro_rules! counts {
         #[non_exhaustive]
         pub struct Stats {
             $($(#[$doc])* pub $name: u64,)*
+            /// Bytes of answers that the store was given, for callers elsewhere or later.
+            pub published_bytes: u64,
             alone: [u64; Bypass::KINDS],
         }
     };
@@ -97,7 +122,34 @@ counts! {
     shadow_uncompared,
 }
 
+#[cfg(feature = "metrics")]
+impl Event {
+    /// The role of a caller, where it is about one.
+    pub(crate) const fn role(self) -> Option<&'static str> {
+        match self {
+            Self::owner
+            | Self::follower_local
+            | Self::follower_remote
+            | Self::reused
+            | Self::bypass
+            | Self::failed => Some(self.name()),
+            _ => None,
+        }
+    }
+}
+
 impl Counts {
+    /// As they are to be told by this one.
+    pub(crate) fn told_by(meter: Meter) -> Self {
+        Self { meter, ..Self::default() }
+    }
+
+    /// The store was given so many bytes.
+    pub(crate) fn published(&self, bytes: u64) {
+        self.published_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.meter.published(bytes);
+    }
+
     /// A caller that got an answer in this role.
     pub(crate) fn answered(&self, role: FlightRole) {
         match role {
@@ -112,6 +164,7 @@ impl Counts {
     /// A caller whose request was run alone.
     pub(crate) fn bypassed(&self, why: Bypass) {
         self.bypass();
+        self.meter.bypassed(why);
         if let Some(count) = self.alone.get(why as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
@@ -119,6 +172,12 @@ impl Counts {
 }
 
 impl Stats {
+    /// Callers that were answered without a run of their own.
+    #[must_use]
+    pub fn runs_avoided(&self) -> u64 {
+        self.follower_local + self.follower_remote + self.reused
+    }
+
     /// Callers whose request was run alone for this reason; [`bypass`](Self::bypass) is
     /// the sum over all of them.
     #[must_use]

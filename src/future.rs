@@ -9,11 +9,7 @@ use std::{
 };
 
 use pin_project_lite::pin_project;
-use tokio::{
-    sync::futures::OwnedNotified,
-    task::futures::TaskLocalFuture,
-    time::{Sleep, sleep},
-};
+use tokio::{task::futures::TaskLocalFuture, time::Sleep};
 use tower::util::Oneshot;
 use tower_service::Service;
 
@@ -22,16 +18,18 @@ use crate::{
     cache_status::FlightRole,
     chain::Chain,
     codec::Codec,
-    core::{Core, Parts},
+    core::Parts,
     error::{Failure, FailureKind},
-    flights::{Origin, Share, Verdict},
-    heard::{Heard, alone, hear, unreadable, vanished},
+    flights::{Flight, Share},
+    heard::{Heard, unreadable, vanished},
     key::{Bypass, KeyExtractor},
     log::SharedRun,
     probing::Probing,
-    seat::{Left, Own, Seat},
+    seat::{Own, Seat},
     store::BoxFuture,
+    telemetry::Caller,
     turns::{Turn, Turns},
+    waiting::Waiting,
     witness::Witness,
 };
 
@@ -49,6 +47,7 @@ pin_project! {
         parts: Arc<Parts<K, C>>,
         #[pin]
         state: State<S, Req, K, C>,
+        caller: Caller,
     }
 }
 
@@ -79,29 +78,23 @@ pin_project! {
     }
 }
 
-pin_project! {
-    struct Waiting<S, Req, K, C>
-    where
-        S: Service<Req>,
-        C: Codec<Req, S::Response, S::Error>,
-    {
-        seat: Option<Left<S, Req, K, C>>,
-        share: Option<Share>,
-        // made before each look at the flight, so that no change is missed
-        #[pin]
-        stirred: OwnedNotified,
-        limit: Option<Pin<Box<Sleep>>>,
-    }
-}
-
 impl<S, Req, K, C> ResponseFuture<S, Req, K, C>
 where
     S: Service<Req>,
     C: Codec<Req, S::Response, S::Error>,
 {
+    fn new(parts: Arc<Parts<K, C>>, state: State<S, Req, K, C>) -> Self {
+        Self { parts, state, caller: Caller::unseen() }
+    }
+
+    /// The same, for a caller that is watched.
+    pub(crate) fn seen_by(self, caller: Caller) -> Self {
+        Self { caller, ..self }
+    }
+
     pub(crate) fn alone(parts: Arc<Parts<K, C>>, service: S, request: Req, why: Bypass) -> Self {
         let inner = Oneshot::new(service, request);
-        Self { parts, state: State::Alone { inner, why, probing: None } }
+        Self::new(parts, State::Alone { inner, why, probing: None })
     }
 
     /// `inner` is run as it would be without the layer; `witness` sees what it gives.
@@ -110,7 +103,7 @@ where
         inner: TaskLocalFuture<Chain, Oneshot<S, Req>>,
         witness: Witness,
     ) -> Self {
-        Self { parts, state: State::Shadowed { inner, witness: Some(Box::new(witness)) } }
+        Self::new(parts, State::Shadowed { inner, witness: Some(Box::new(witness)) })
     }
 
     /// `read` ends in what comes after the request was read.
@@ -118,11 +111,11 @@ where
         parts: Arc<Parts<K, C>>,
         read: impl Future<Output = Self> + Send + 'static,
     ) -> Self {
-        Self { parts, state: State::Reading { reading: Box::pin(read) } }
+        Self::new(parts, State::Reading { reading: Box::pin(read) })
     }
 
     pub(crate) fn failed(parts: Arc<Parts<K, C>>, failure: Failure) -> Self {
-        Self { parts, state: State::Failed { failure: Some(failure) } }
+        Self::new(parts, State::Failed { failure: Some(failure) })
     }
 
     pub(crate) fn waiting(
@@ -130,10 +123,8 @@ where
         seat: Arc<Seat<S, Req, K, C>>,
         share: Share,
     ) -> Self {
-        let stirred = share.flight().stirred();
-        let limit = parts.core().config.wait_limit.map(|limit| Box::pin(sleep(limit)));
-        let waiting = Waiting { seat: Some(Left(Some(seat))), share: Some(share), stirred, limit };
-        Self { parts, state: State::Waiting { waiting } }
+        let waiting = Waiting::new(seat, share, parts.core().config.wait_limit);
+        Self::new(parts, State::Waiting { waiting })
     }
 }
 
@@ -148,7 +139,12 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let codec = &this.parts.codec;
-        let counts = &this.parts.core().counts;
+        let core = this.parts.core();
+        let (counts, caller) = (&core.counts, &*this.caller);
+        let _entered = caller.enter();
+        let answered = |role, outcome, flight: Option<&Flight>| {
+            caller.answered(core, role, outcome, flight);
+        };
         loop {
             let (heard, share) = match this.state.as_mut().project() {
                 StateProj::Alone { inner, why, probing } => {
@@ -157,6 +153,7 @@ where
                     let role = FlightRole::Bypass(why);
                     this.state.set(State::Done);
                     counts.bypassed(why);
+                    answered(role, told(&result), None);
                     return Poll::Ready(match (result, probing) {
                         (Ok(response), Some(probing)) => {
                             Ok(probing.see(this.parts, response, role))
@@ -171,6 +168,7 @@ where
                     this.state.set(State::Done);
                     counts.bypassed(Bypass::Shadow);
                     let role = FlightRole::Bypass(Bypass::Shadow);
+                    answered(role, told(&result), None);
                     return Poll::Ready(match (result, witness) {
                         (Ok(response), Some(witness)) => {
                             Ok(witness.see(this.parts, response, role))
@@ -206,6 +204,7 @@ where
                 // As every future: it is not polled again.
                 StateProj::Done => return Poll::Pending,
             };
+            let flight = caller.flight(share.as_ref());
             let result = match heard {
                 Heard::Alone { service, request, together: false, probe } => {
                     let probing = probe.map(|probe| Probing::new(probe, this.parts, &request));
@@ -225,6 +224,7 @@ where
                             this.state.as_mut().stay();
                         }
                         counts.answered(role);
+                        answered(role, ANSWERED, flight.as_deref());
                         Ok(response)
                     } else {
                         counts.bad_records();
@@ -235,15 +235,18 @@ where
                             continue;
                         }
                         counts.failed();
+                        caller.failed(core, FailureKind::Unreadable);
                         codec.failure(unreadable())
                     }
                 }
                 Heard::Failed(failure) => {
                     counts.failed();
+                    caller.failed(core, failure.kind());
                     codec.failure(failure)
                 }
                 Heard::Own(own) => {
                     counts.owner();
+                    answered(FlightRole::Owner, own.outcome(), flight.as_deref());
                     match own {
                         Own::Private(response) => Ok(codec.pass(response, FlightRole::Owner)),
                         Own::Resumed { head, extra, body } => {
@@ -268,6 +271,13 @@ where
             return Poll::Ready(result);
         }
     }
+}
+
+/// What is told of who has an answer.
+const ANSWERED: &str = "answered";
+
+fn told<T, E>(result: &Result<T, E>) -> &'static str {
+    if result.is_ok() { ANSWERED } else { "inner_error" }
 }
 
 impl<S, Req, K, C> State<S, Req, K, C>
@@ -304,77 +314,6 @@ where
             StateProj::Waiting { waiting } => waiting.seat.as_ref()?.0.as_ref()?.reclaim(),
             _ => None,
         }
-    }
-}
-
-impl<S, Req, K, C> Waiting<S, Req, K, C>
-where
-    S: Service<Req>,
-    C: Codec<Req, S::Response, S::Error>,
-{
-    /// Waits for something to hear; with it comes the share, for the body.
-    fn poll(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        core: &Arc<Core>,
-        streamed: bool,
-    ) -> Poll<(Heard<S, Req, C>, Option<Share>)> {
-        let mut this = self.project();
-        let (Some(Left(Some(seat))), Some(share)) = (&*this.seat, &*this.share) else {
-            return Poll::Pending;
-        };
-        let flight = share.flight();
-        let heard = loop {
-            // Before the look, so that no change is missed.
-            let stirred = this.stirred.as_mut().poll(cx).is_ready();
-            if stirred {
-                this.stirred.set(flight.stirred());
-            }
-            if let Some(own) = seat.take_own() {
-                break Heard::Own(own);
-            }
-            let (run, origin) = match flight.verdict() {
-                None if flight.adopt() => {
-                    crate::flight::launch(core, flight);
-                    (None, Origin::Here)
-                }
-                // What is not to be handed out in parts may come in parts all the same.
-                None => match flight.live() {
-                    Some((run, origin)) if streamed || run.log.has_ended() => (Some(run), origin),
-                    _ => (None, Origin::Here),
-                },
-                Some(Verdict::Replay { run, origin }) => (Some(run.clone()), *origin),
-                Some(Verdict::Alone { together }) => match alone(seat, *together) {
-                    Heard::Alone { service, request, together, .. } => {
-                        let probe = flight.take_probe();
-                        break Heard::Alone { service, request, together, probe };
-                    }
-                    heard => break heard,
-                },
-                Some(Verdict::Failed(failure)) => break Heard::Failed(failure.clone()),
-            };
-            if let Some(run) = run {
-                break hear(seat, flight.name(), run, origin);
-            }
-            // What the run will give is not for this caller: it need not wait for it.
-            if !seat.was_started()
-                && let Some(selection) = flight.selection()
-                && !seat.fits(flight.name(), Some(&selection))
-            {
-                break alone(seat, true);
-            }
-            if stirred {
-                continue;
-            }
-            if let Some(limit) = this.limit
-                && !seat.was_started()
-                && limit.as_mut().poll(cx).is_ready()
-            {
-                break Heard::Failed(Failure::new(FailureKind::WaitedTooLong, None));
-            }
-            return Poll::Pending;
-        };
-        Poll::Ready((heard, this.share.take()))
     }
 }
 

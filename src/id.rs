@@ -1,6 +1,6 @@
 //! Names of things: keys, flights, waiters. Plain data.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 /// The format of all that processes leave for each other. It goes into every key's
 /// digest, so that releases whose formats differ do not meet.
@@ -26,7 +26,54 @@ impl KeyDigest {
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
+
+    /// The digest that these 64 digits are, as `Display` writes them.
+    pub(crate) fn from_digits(digits: &[u8]) -> Option<Self> {
+        let digits: &[u8; 64] = digits.try_into().ok()?;
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+        }
+        Some(Self(bytes))
+    }
 }
+
+fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+/// Reads what `Display` writes.
+///
+/// ```
+/// use tower_singleflight::KeyDigest;
+///
+/// let digest = KeyDigest::from_bytes([7; 32]);
+/// assert_eq!(digest.to_string().parse(), Ok(digest));
+/// assert!("7".parse::<KeyDigest>().is_err());
+/// ```
+impl FromStr for KeyDigest {
+    type Err = ParseKeyDigestError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::from_digits(text.as_bytes()).ok_or(ParseKeyDigestError(()))
+    }
+}
+
+/// A text is no [`KeyDigest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParseKeyDigestError(());
+
+impl fmt::Display for ParseKeyDigestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key digest has 64 lowercase hexadecimal digits")
+    }
+}
+
+impl std::error::Error for ParseKeyDigestError {}
 
 /// 64 lowercase hexadecimal digits.
 impl fmt::Display for KeyDigest {

@@ -17,6 +17,8 @@ use crate::{
     record::Sealer,
     service::SingleFlight,
     store::Store,
+    telemetry::Telemetry,
+    trace::TraceContext,
 };
 
 /// Gives every service it wraps single flight: of all identical requests in the
@@ -68,6 +70,9 @@ struct Plan {
     namespace: Option<String>,
     secret: Option<Vec<u8>>,
     store: Option<Arc<dyn Store>>,
+    name: Option<String>,
+    instance: Option<String>,
+    trace: Option<Arc<dyn TraceContext>>,
 }
 
 impl<K> SingleFlightLayer<K> {
@@ -125,7 +130,9 @@ impl<K, T> SingleFlightLayer<K, ValueCodec<T>> {
 impl<K, C> SingleFlightLayer<K, C> {
     /// A layer for services whose responses `codec` knows.
     pub fn with_codec(key: K, codec: C) -> Self {
-        let plan = Plan { config: Config::default(), namespace: None, secret: None, store: None };
+        let (config, store) = (Config::default(), None);
+        let (namespace, secret, name, instance, trace) = Default::default();
+        let plan = Plan { config, namespace, secret, store, name, instance, trace };
         Self { key, codec, plan, parts: Arc::default() }
     }
 
@@ -155,6 +162,34 @@ impl<K, C> SingleFlightLayer<K, C> {
     pub fn namespace(self, namespace: impl Into<String>) -> Self {
         let namespace = namespace.into();
         self.change(|plan| plan.namespace = Some(namespace))
+    }
+
+    /// The layer's name, the label `layer` of its metrics: see [`telemetry`](crate::telemetry).
+    /// Layers of one name are counted together. Default: the
+    /// [`namespace`](Self::namespace).
+    pub fn name(self, name: impl Into<String>) -> Self {
+        let name = name.into();
+        self.change(|plan| plan.name = Some(name))
+    }
+
+    /// The name of this process, which lies beside the flights that it owns, for those who
+    /// look at them: see [`fleet`](Self::fleet). Of it 64 letters are kept, and what is not
+    /// printable ASCII becomes `?`. Default: the process's number and its host's name, as
+    /// `4711@web-3`.
+    pub fn instance(self, instance: impl Into<String>) -> Self {
+        let instance = instance.into();
+        self.change(|plan| plan.instance = Some(instance))
+    }
+
+    /// How spans are found in their traces and linked, by the tracing backend in use, so
+    /// that who follows a run is linked to the trace of who owns it, in another process
+    /// too. Default: spans are linked to nothing.
+    ///
+    /// What travels with a flight for it, in the store, is the owner's `traceparent`: the
+    /// ids of its trace and span, and nothing of a request. See [`TraceContext`] for one
+    /// with OpenTelemetry.
+    pub fn trace_context(self, trace: impl TraceContext) -> Self {
+        self.change(|plan| plan.trace = Some(Arc::new(trace)))
     }
 
     /// A secret of the fleet that key digests and the checksums of answers are made with,
@@ -240,11 +275,14 @@ impl<K, R> SingleFlightLayer<K, HttpCodec<R>> {
 impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
     pub(crate) fn parts(&self) -> &Arc<Parts<K, C>> {
         self.parts.get_or_init(|| {
-            let Plan { config, namespace, secret, store } = self.plan.clone();
+            let Plan { config, namespace, secret, store, name, instance, trace } =
+                self.plan.clone();
             let namespace = namespace.unwrap_or_else(executable);
             let digester = Digester::new(&namespace, secret.as_deref());
             let sealer = Sealer::new(secret.as_deref());
-            let core = Arc::new(Core::new(config, digester, sealer, store));
+            let name = name.as_deref().unwrap_or(&namespace);
+            let telemetry = Telemetry::new(name, instance.as_deref(), trace);
+            let core = Arc::new(Core::new(config, digester, sealer, store, telemetry));
             Arc::new(Parts::new(self.key.clone(), self.codec.clone(), core))
         })
     }

@@ -67,6 +67,7 @@
 //! - [`store`]: where processes meet
 //! - [`SharePolicy`]: with whom responses are shared
 //! - [`codec`]: what the layer knows of responses
+//! - [`telemetry`]: what can be seen: spans, metrics, and a look at the [`Fleet`]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod body;
@@ -79,6 +80,7 @@ mod counts;
 mod drain;
 mod entry;
 mod error;
+mod fleet;
 mod flight;
 mod flights;
 mod frame;
@@ -106,7 +108,10 @@ mod shadow;
 pub mod store;
 mod switch;
 mod sync;
+pub mod telemetry;
+mod trace;
 mod turns;
+mod waiting;
 mod witness;
 
 #[cfg(feature = "redis")]
@@ -120,10 +125,11 @@ pub use self::{
     },
     counts::Stats,
     error::{Failure, FailureKind},
+    fleet::Fleet,
     flights::{FlightInfo, FlightPhase},
     frame::{Frame, Head},
     future::ResponseFuture,
-    id::{FlightId, FlightRef, KeyDigest, WaiterId},
+    id::{FlightId, FlightRef, KeyDigest, ParseKeyDigestError, WaiterId},
     key::{
         Bypass, Explanation, GrpcKey, HttpKey, Key, KeyBuilder, KeyExtractor, KeyFn, KeyPart,
         NOISE, PartSource, RequestView, key_fn,
@@ -133,6 +139,7 @@ pub use self::{
     service::SingleFlight,
     store::{MemoryStore, Store},
     switch::{NoShare, Switch},
+    trace::{ParseTraceParentError, TraceContext, TraceParent},
 };
 
 /// The code on the pages of the guide, compiled and run.

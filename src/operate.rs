@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     counts::Stats,
     drain::drain,
+    fleet::Fleet,
     flights::FlightInfo,
+    id::KeyDigest,
     key::{Key, KeyExtractor},
     layer::SingleFlightLayer,
     store::{StoreError, StoreErrorKind, StoreState},
@@ -25,6 +27,39 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
     pub fn flights(&self) -> Vec<FlightInfo> {
         let flights = self.parts().flying().flights.list();
         flights.iter().map(|flight| flight.info()).collect()
+    }
+
+    /// The flights that are in the air in the whole fleet, as the store knows them, and what
+    /// can be done about them. See [`Fleet`].
+    #[must_use]
+    pub fn fleet(&self) -> Fleet {
+        Fleet::of(self.parts().flying())
+    }
+
+    /// The digest that stands for requests like this one in the store, in logs and in
+    /// [`fleet`](Self::fleet); none for one that takes no part. For one whose body is in its
+    /// key there is [`digest_with_body`](Self::digest_with_body).
+    #[must_use]
+    pub fn digest<Req>(&self, request: &Req) -> Option<KeyDigest>
+    where
+        K: KeyExtractor<Req>,
+    {
+        self.key(request).map(|key| self.parts().flying().digester.digest(&key))
+    }
+
+    /// As [`digest`](Self::digest), for a key that covers the body: reads the request as it
+    /// is read before it joins a flight.
+    pub fn digest_with_body<Req>(
+        &self,
+        request: Req,
+    ) -> impl Future<Output = Option<KeyDigest>> + Send + use<K, C, Req>
+    where
+        K: KeyExtractor<Req>,
+        Req: Send + 'static,
+    {
+        let core = Arc::clone(self.parts().flying());
+        let key = self.key_with_body(request);
+        async move { key.await.map(|key| core.digester.digest(&key)) }
     }
 
     /// What turns sharing off and on while the layer serves. See [`Switch`].

@@ -83,6 +83,18 @@ pub(crate) enum Own<Res, E, X, B> {
     Panic(Box<dyn Any + Send>),
 }
 
+impl<Res, E, X, B> Own<Res, E, X, B> {
+    /// A short name of what it is, fit for a label.
+    pub(crate) fn outcome(&self) -> &'static str {
+        match self {
+            Self::Shared { .. } | Self::Private(_) | Self::Resumed { .. } => "answered",
+            Self::Broken { .. } => "broken",
+            Self::Error(_) => "inner_error",
+            Self::Panic(_) => "panic",
+        }
+    }
+}
+
 impl<S, Req, K, C> Seat<S, Req, K, C>
 where
     S: Service<Req>,

@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use tower::util::Oneshot;
 use tower_layer::Layer;
 use tower_service::Service;
+use tracing::Span;
 
 use crate::{
     chain::Chain,
@@ -20,6 +21,7 @@ use crate::{
     key::{Bypass, Key, KeyExtractor, Name},
     layer::SingleFlightLayer,
     shadow::meet,
+    telemetry::{Caller, record_key},
 };
 
 /// Gives the service it wraps single flight. See the [crate docs](crate).
@@ -89,8 +91,25 @@ where
         Poll::Ready(Ok(()))
     }
 
-    #[expect(clippy::async_yields_async, reason = "the response's future goes on with it")]
     fn call(&mut self, request: Req) -> Self::Future {
+        let caller = Caller::new();
+        let future = {
+            let _entered = caller.enter();
+            self.begin(request, &caller)
+        };
+        future.seen_by(caller)
+    }
+}
+
+impl<S, K, C> SingleFlight<S, K, C> {
+    #[expect(clippy::async_yields_async, reason = "the response's future goes on with it")]
+    fn begin<Req>(&self, request: Req, caller: &Caller) -> ResponseFuture<S, Req, K, C>
+    where
+        S: Service<Req, Future: Send, Response: Send, Error: Send> + Clone + Send + 'static,
+        Req: Send + 'static,
+        K: KeyExtractor<Req>,
+        C: Codec<Req, S::Response, S::Error>,
+    {
         let parts = Arc::clone(&self.parts);
         let inner = self.inner.clone();
         let chain = Chain::current();
@@ -102,13 +121,13 @@ where
         }
         if parts.key.reads(&request) {
             let read = parts.key.read(request);
-            let entering = Arc::clone(&parts);
+            let (entering, span) = (Arc::clone(&parts), caller.span());
             return ResponseFuture::reading(parts, async move {
                 let (request, key) = read.await;
                 // It may have been switched off meanwhile.
                 let is_on = entering.core().switch.is_on();
                 let key = if is_on { key } else { Err(Bypass::SwitchedOff) };
-                enter(entering, inner, request, key, chain)
+                enter(entering, inner, request, key, chain, &span)
             });
         }
         let key = match parts.key.extract(&request) {
@@ -117,7 +136,7 @@ where
             }
             key => key,
         };
-        enter(parts, inner, request, key, chain)
+        enter(parts, inner, request, key, chain, &caller.span())
     }
 }
 
@@ -128,6 +147,7 @@ fn enter<S, Req, K, C>(
     request: Req,
     key: Result<Key, Bypass>,
     chain: Chain,
+    span: &Span,
 ) -> ResponseFuture<S, Req, K, C>
 where
     S: Service<Req, Future: Send, Response: Send, Error: Send> + Clone + Send + 'static,
@@ -139,6 +159,7 @@ where
         Err(why) => return ResponseFuture::alone(parts, inner, request, why),
         Ok(key) => Name::new(key, &parts.flying().digester),
     };
+    record_key(span, &name);
     if chain.contains(&name) {
         return ResponseFuture::alone(parts, inner, request, Bypass::Recursion);
     }

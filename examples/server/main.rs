@@ -4,6 +4,8 @@
 //! cargo run --example server
 //! REDIS_URL=redis://127.0.0.1/ cargo run --example server -- --listen 127.0.0.1:3001
 //! ```
+//!
+//! With `--features metrics` a Prometheus server finds the layer's metrics at `/metrics`.
 
 use std::{
     collections::HashSet,
@@ -25,6 +27,7 @@ use axum::{
     routing::get,
     serve::ListenerExt,
 };
+use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 use tower::ServiceExt;
@@ -52,11 +55,16 @@ async fn main() -> ExitCode {
 async fn serve() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt().with_env_filter("warn").init();
 
+    // Before the first request: the layer keeps what it then counts on.
+    let metrics = PrometheusBuilder::new()
+        .set_buckets(&[0.001, 0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 60.0])?
+        .install_recorder()?;
+
     // Several of these servers are one service, on several ports: with the port in
     // the key, two of them would never meet. A service behind one name needs no
     // such line.
     let key = HttpKey::new().authority("demo");
-    let mut layer = SingleFlightLayer::new(key);
+    let mut layer = SingleFlightLayer::new(key).name("answers");
     let redis = std::env::var("REDIS_URL").ok();
     if let Some(url) = &redis {
         layer = layer.store(RedisStore::connect(url).await?);
@@ -72,6 +80,7 @@ async fn serve() -> Result<(), Box<dyn Error>> {
         .clone()
         .route("/burst", get(burst).with_state(answers))
         .route("/stats", get(stats).with_state((layer.clone(), model)))
+        .route("/metrics", get(async move || metrics.render()))
         .route("/", get(Html(include_str!("page.html"))));
 
     let listen = listen()?;

@@ -136,7 +136,7 @@ impl Driver {
         let key = self.flight.key();
         let session = self.core.store.session(key);
         let encoder = Encoder::new(&self.core.sealer, &key, lease.flight());
-        Publication::new(encoder, session, Arc::clone(lease), run, &self.core.config)
+        Publication::new(encoder, session, Arc::clone(lease), run, &self.core)
     }
 
     /// More came than can be shared with those who are yet to come: the store knows the

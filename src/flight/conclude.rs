@@ -280,7 +280,11 @@ impl Driver {
                         stream.rewind(next);
                     }
                 }
-                Ok(Finished::Accepted) => return Told::Heard,
+                Ok(Finished::Accepted) => {
+                    let bytes = finish.record.as_ref().map_or(0, Bytes::len);
+                    self.core.counts.published(bytes as u64);
+                    return Told::Heard;
+                }
                 Ok(Finished::Lost(loss)) => {
                     if matches!(loss, Loss::Superseded { .. }) {
                         self.core.counts.fenced();

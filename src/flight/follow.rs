@@ -64,6 +64,7 @@ impl Driver {
                 Way::Next(next) => return Ok(next),
                 Way::Newer(newer) => {
                     self.between_owners();
+                    self.flight.set_trace(None);
                     seen = newer;
                 }
             }

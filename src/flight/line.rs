@@ -1,24 +1,25 @@
 use std::sync::Arc;
 
-use crate::{
-    key::Name,
-    store::{Session, Store},
-};
+use crate::{core::Core, key::Name, store::Session};
 
 /// A driver's session, opened when it is first used.
 pub(super) struct Line {
-    store: Arc<dyn Store>,
+    core: Arc<Core>,
     name: Arc<Name>,
     session: Option<Box<dyn Session>>,
 }
 
 impl Line {
-    pub(super) fn new(store: &Arc<dyn Store>, name: &Arc<Name>) -> Self {
-        Self { store: Arc::clone(store), name: Arc::clone(name), session: None }
+    pub(super) fn new(core: &Arc<Core>, name: &Arc<Name>) -> Self {
+        Self { core: Arc::clone(core), name: Arc::clone(name), session: None }
     }
 
     pub(super) fn open(&mut self) -> &mut dyn Session {
-        let Self { store, name, session } = self;
-        &mut **session.get_or_insert_with(|| store.session(*name.digest()))
+        let Self { core, name, session } = self;
+        &mut **session.get_or_insert_with(|| {
+            let mut session = core.store.session(*name.digest());
+            session.introduce(core.telemetry.badge());
+            session
+        })
     }
 }

@@ -68,6 +68,12 @@ struct Driver {
     yields: bool,
 }
 
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.core.counts.meter.in_air(false);
+    }
+}
+
 /// What comes after a step of the driver.
 enum Next {
     /// Ask the store who runs.
@@ -84,7 +90,8 @@ const FAILED_RUNS: u32 = 2;
 
 impl Driver {
     fn new(core: Arc<Core>, flight: Arc<Flight>) -> Self {
-        let session = Line::new(&core.store, flight.name());
+        let session = Line::new(&core, flight.name());
+        core.counts.meter.in_air(true);
         Self {
             core,
             flight: Settling(flight),
@@ -191,7 +198,9 @@ impl Driver {
         }
         let join = self.join(look_only);
         let asked = Instant::now();
-        let joined = match self.session.open().join(join.clone()).await {
+        let joined = self.session.open().join(join.clone()).await;
+        self.core.counts.meter.store(|| self.core.store.state());
+        let joined = match joined {
             Ok(joined) => joined,
             Err(error) => {
                 // It may have been granted all the same.
@@ -233,6 +242,8 @@ impl Driver {
                 return Ok(Next::Elect);
             }
             self.know(flight.token);
+            let trace = self.session.open().trace();
+            self.flight.set_trace(trace);
             let seen = Sighting { flight, left, rank, pieces };
             // Apart, and so is what comes seldom: owners that wait hold no room for it.
             return Box::pin(self.follow(join, seen)).await;

@@ -3,11 +3,16 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+use tracing::Instrument;
+
 use super::{Driver, Next, publish::Publication};
 use crate::{
     error::FailureKind,
     flights::{Brief, Deposit, FlightPhase, Origin, RunEnd, Stage, Verdict},
     lease::{LeaseEnd, OwnerGuard},
+    store::BoxFuture,
+    telemetry::{Ending, run_span},
 };
 
 /// A run, and what the driver has of it.
@@ -37,6 +42,23 @@ pub(super) enum Outcome {
     },
 }
 
+impl Outcome {
+    /// What is told of it.
+    fn ending(&self) -> Ending {
+        match self {
+            Self::Ran(RunEnd::Shared(_)) => Ending::Done,
+            Self::Ran(RunEnd::Private { .. }) => Ending::Private,
+            Self::Ran(RunEnd::TooLarge) => Ending::TooLarge,
+            Self::Ran(RunEnd::Failed { .. }) => Ending::Failed,
+            Self::Lost(lost) if lost.is_timeout() => Ending::TimedOut,
+            Self::Lost(_) => Ending::Lost,
+            Self::Stopped => Ending::Stopped,
+            Self::Drained => Ending::Drained,
+            Self::Unwanted { .. } => Ending::Unwanted,
+        }
+    }
+}
+
 impl Driver {
     /// Runs one deposited request as the owner, under this token if there is one.
     pub(super) async fn own(&mut self, guard: OwnerGuard<RunEnd>, token: Option<u64>) -> Next {
@@ -62,12 +84,25 @@ impl Driver {
         };
         let phase = if token.is_some() { FlightPhase::Owning } else { FlightPhase::Local };
         self.flight.at(phase, token.unwrap_or_default());
+        self.flight.set_trace(self.core.telemetry.here());
+        let span = run_span(|| self.flight.key(), token);
+        let future = if span.is_disabled() {
+            future
+        } else {
+            Box::pin(future.instrument(span.clone())) as BoxFuture<'static, RunEnd>
+        };
         let mut run = Run { guard, stage, deposit, publication: None, live: false };
+        let began = Instant::now();
         run.guard.begin(future);
         let outcome = match run.guard.lease() {
             Some(_) => Box::pin(self.attend(&mut run)).await,
             None => Box::pin(self.attend_without_lease(&mut run)).await,
         };
+        let ending = outcome.ending();
+        self.core.counts.meter.ran(ending, began.elapsed());
+        if !span.is_disabled() {
+            span.record("outcome", ending.name());
+        }
         let has_lease = run.guard.lease().is_some();
         self.yields = run.guard.lease().is_some_and(|lease| lease.waiters() > 0);
         match outcome {

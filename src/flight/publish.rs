@@ -7,7 +7,7 @@ use std::sync::{
 
 use super::publisher::{Publisher, Stop};
 use crate::{
-    config::Config,
+    core::Core,
     lease::Lease,
     log::SharedRun,
     record::Encoder,
@@ -33,9 +33,9 @@ impl Publication {
         session: Box<dyn Session>,
         lease: Arc<Lease>,
         run: &SharedRun,
-        config: &Config,
+        core: &Arc<Core>,
     ) -> Self {
-        let publisher = Box::new(Publisher::new(encoder, session, lease, run, config));
+        let publisher = Box::new(Publisher::new(encoder, session, lease, run, core));
         let begun = publisher.begun();
         Self { work: Work::Going(Box::pin(publisher.go())), begun }
     }

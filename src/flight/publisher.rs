@@ -21,7 +21,7 @@ use super::{
     pending::{PIECE, Pending, STEP, Window},
 };
 use crate::{
-    config::Config,
+    core::Core,
     lease::Lease,
     log::{Next, Reader, SharedRun},
     record::{Encoder, Terms},
@@ -76,6 +76,7 @@ pub(super) struct Publisher {
     lease_time: Duration,
     keep: Duration,
     most: usize,
+    core: Arc<Core>,
 }
 
 impl Publisher {
@@ -84,8 +85,9 @@ impl Publisher {
         session: Box<dyn Session>,
         lease: Arc<Lease>,
         run: &SharedRun,
-        config: &Config,
+        core: &Arc<Core>,
     ) -> Self {
+        let config = &core.config;
         Self {
             encoder,
             session,
@@ -103,6 +105,7 @@ impl Publisher {
             lease_time: config.lease,
             keep: config.retention,
             most: config.max_share_bytes,
+            core: Arc::clone(core),
         }
     }
 
@@ -312,8 +315,10 @@ impl Publisher {
                 inline,
                 to_come: self.to_come(),
             };
+            let bytes: usize = append.pieces.iter().map(Bytes::len).sum();
             match self.session.append(append).await {
                 Ok(Appended::Accepted { next }) if next == self.encoder.pieces() => {
+                    self.core.counts.published(bytes as u64);
                     self.next = next;
                     return None;
                 }

@@ -25,6 +25,7 @@ use crate::{
         Mutex, MutexGuard, Notify, PoisonError,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
+    trace::TraceParent,
 };
 
 /// One key's flight in this process.
@@ -54,6 +55,8 @@ pub(crate) struct Flight {
     asking: AtomicBool,
     since: Instant,
     position: Position,
+    /// Where who runs is in its trace.
+    trace: Mutex<Option<TraceParent>>,
 }
 
 #[derive(Default)]
@@ -96,6 +99,7 @@ impl Flight {
             asking: AtomicBool::new(false),
             since: Instant::now(),
             position: Position::default(),
+            trace: Mutex::default(),
         })
     }
 
@@ -143,6 +147,27 @@ impl Flight {
         let (phase, token) = self.position.get();
         let callers = lock(&self.seats).places.len();
         FlightInfo { key: self.key(), phase, token, age: self.since.elapsed(), callers }
+    }
+
+    /// Since its first caller here.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// The token of the running owner, where one is known.
+    pub(crate) fn token(&self) -> Option<u64> {
+        self.position.get().1
+    }
+
+    /// Where who runs is in its trace, if that is known.
+    pub(crate) fn trace(&self) -> Option<TraceParent> {
+        *lock(&self.trace)
+    }
+
+    /// Says where who runs is in its trace.
+    pub(crate) fn set_trace(&self, trace: Option<TraceParent>) {
+        *lock(&self.trace) = trace;
     }
 
     /// Says where the driver is, under which token if it knows one.

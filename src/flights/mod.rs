@@ -11,6 +11,7 @@ use std::{
 
 use self::{limits::Followers, share::Entered};
 use crate::{
+    id::KeyDigest,
     key::Name,
     sync::{Mutex, MutexGuard, Notified, Notify, PoisonError},
 };
@@ -96,6 +97,11 @@ impl Flights {
     /// The key's flight, if one is in the air.
     pub(crate) fn get(&self, name: &Name) -> Option<Arc<Flight>> {
         self.shard(name).get(name).cloned()
+    }
+
+    /// The flight of a key of this digest: looks at all of them.
+    pub(crate) fn find(&self, key: KeyDigest) -> Option<Arc<Flight>> {
+        self.list().into_iter().find(|flight| flight.key() == key)
     }
 
     /// Removes this flight, and no other of its key.

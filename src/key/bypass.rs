@@ -56,6 +56,31 @@ impl Bypass {
     /// How many reasons there are.
     pub(crate) const KINDS: usize = Self::Shadow as usize + 1;
 
+    /// All of them, each in its place.
+    #[cfg(feature = "metrics")]
+    pub(crate) const ALL: [Self; Self::KINDS] = [
+        Self::Method,
+        Self::Body,
+        Self::BodyTooLarge,
+        Self::BodyFailed,
+        Self::Upgrade,
+        Self::Range,
+        Self::Conditional,
+        Self::NoStore,
+        Self::NoAuthority,
+        Self::NoTenant,
+        Self::Predicate,
+        Self::NoKey,
+        Self::Recursion,
+        Self::Unshared,
+        Self::NoRuntime,
+        Self::KeptOut,
+        Self::SwitchedOff,
+        Self::CrowdedKey,
+        Self::Crowded,
+        Self::Shadow,
+    ];
+
     /// A short name that never changes, fit for a label.
     ///
     /// ```

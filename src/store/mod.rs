@@ -12,13 +12,17 @@ use std::{fmt, future::Future, pin::Pin, time::Duration};
 
 use bytes::Bytes;
 
-use crate::id::{FlightRef, KeyDigest};
+use crate::{
+    id::{FlightRef, KeyDigest},
+    trace::TraceParent,
+};
 
 mod error;
 mod memory;
 #[cfg(feature = "redis")]
 mod redis;
 mod step;
+mod view;
 
 #[cfg(all(feature = "redis", any(test, fuzzing)))]
 pub(crate) use self::redis::fuzzing;
@@ -31,6 +35,7 @@ pub use self::{
         Abandoned, Append, Appended, Beat, BeatReply, EndStatus, Finish, Finished, Join, Joined,
         Loss, Pieces, Pushed, Seal, StreamEnd,
     },
+    view::{Badge, KeyStatus, KeyView, Page, Scan},
 };
 
 /// A boxed future, as the object-safe traits of this module return it.
@@ -59,6 +64,30 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Failed operations since the store was made, by kind; kinds that there were
     /// none of may be left out.
     fn errors(&self) -> Vec<(StoreErrorKind, u64)>;
+
+    /// What it has of a key; none where it has no record, or one of another release.
+    /// Changes nothing. Default: it does not tell.
+    fn inspect(&self, key: KeyDigest) -> BoxFuture<'_, Result<Option<KeyView>, StoreError>> {
+        let _ = key;
+        Box::pin(std::future::ready(Err(untold())))
+    }
+
+    /// Looks through all keys, page by page. Does no I/O before the first page is asked
+    /// for, changes nothing, and holds nothing up: what comes or goes meanwhile may be
+    /// found or not. Default: it does not tell.
+    fn scan(&self) -> Box<dyn Scan> {
+        struct Untold;
+        impl Scan for Untold {
+            fn next(&mut self) -> BoxFuture<'_, Result<Option<Page>, StoreError>> {
+                Box::pin(std::future::ready(Err(untold())))
+            }
+        }
+        Box::new(Untold)
+    }
+}
+
+fn untold() -> StoreError {
+    StoreError::new(StoreErrorKind::Unsupported, "this store does not tell what it has")
 }
 
 /// What a store says of itself.
@@ -79,6 +108,18 @@ pub enum StoreState {
 /// itself. Dropping a future may leave the step done or not done. Dropping the
 /// session ends its subscription, and nothing else.
 pub trait Session: Send {
+    /// Says what is to be left beside flights that this session comes to own. Default:
+    /// nothing is.
+    fn introduce(&mut self, badge: Badge) {
+        let _ = badge;
+    }
+
+    /// Where the owner, whom the last [`join`](Self::join) found, is in its trace, if it
+    /// left word of that. Default: nobody does.
+    fn trace(&self) -> Option<TraceParent> {
+        None
+    }
+
     /// Asks to own, follow, look or take over: one step decides which it is.
     ///
     /// Where the answer is [`Joined::Follow`], pushes for the key that follow this

@@ -123,6 +123,23 @@ pub enum EndStatus {
     Stopped,
 }
 
+impl EndStatus {
+    /// A short name that never changes, fit for a label.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::TimedOut => "timed_out",
+            Self::Private => "private",
+            Self::TooLarge => "too_large",
+            Self::Abandoned => "abandoned",
+            Self::Forgotten => "forgotten",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
 /// What [`Session::append`](super::Session::append) says.
 #[derive(Clone, Debug)]
 pub struct Append {

@@ -20,8 +20,8 @@ use bytes::Bytes;
 use tower_singleflight::{
     FlightId, FlightRef, KeyDigest, WaiterId,
     store::{
-        Abandoned, Beat, BeatReply, EndStatus, Finish, Finished, Heartbeat, Join, Joined, Pushed,
-        Session, Store,
+        Abandoned, Badge, Beat, BeatReply, EndStatus, Finish, Finished, Heartbeat, Join, Joined,
+        KeyView, Pushed, Session, Store,
     },
 };
 
@@ -29,6 +29,7 @@ pub(crate) mod chain;
 pub(crate) mod end;
 pub(crate) mod follow;
 pub(crate) mod listen;
+pub(crate) mod look;
 pub(crate) mod own;
 pub(crate) mod seal;
 pub(crate) mod stream;
@@ -90,6 +91,7 @@ pub(crate) fn ask_after(flight: FlightRef) -> Join {
 /// One driver of one process, with the process's keeper.
 pub(crate) struct Node {
     key: KeyDigest,
+    pub(crate) store: Arc<dyn Store>,
     session: Box<dyn Session>,
     keeper: Box<dyn Heartbeat>,
     pushes: bool,
@@ -99,7 +101,16 @@ impl Node {
     pub(crate) async fn new(engine: &impl Engine, key: KeyDigest) -> Self {
         let store = engine.node().await;
         let (session, keeper) = (store.session(key), store.heartbeat());
-        Self { key, session, keeper, pushes: engine.pushes() }
+        Self { key, store, session, keeper, pushes: engine.pushes() }
+    }
+
+    pub(crate) fn introduce(&mut self, badge: Badge) {
+        self.session.introduce(badge);
+    }
+
+    /// What the store tells of the key.
+    pub(crate) async fn view(&mut self) -> Option<KeyView> {
+        self.store.inspect(self.key).await.expect("a view")
     }
 
     pub(crate) async fn join(&mut self, ask: &Join) -> Joined {

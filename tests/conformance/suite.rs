@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture};
 
-use super::{Engine, chain, end, follow, listen, own, seal, stream};
+use super::{Engine, chain, end, follow, listen, look, own, seal, stream};
 
 /// All rules. Those that are `pushed` are about pushes alone.
 macro_rules! rules {
@@ -101,6 +101,12 @@ macro_rules! rules {
             listen {
                 listening_counts_those_who_came_before
                 listening_for_what_is_not_owned
+            }
+            look {
+                view_of_a_running_flight
+                view_of_what_has_ended
+                look_from_outside_changes_nothing
+                scan_finds_all_keys
             }
             follow pushed {
                 follower_gets_push_with_record

@@ -20,6 +20,11 @@ async fn server() {
     assert_eq!((&burst["answers"], &burst["different"]), (&50.into(), &1.into()), "{burst}");
     let stats: Value = serde_json::from_str(&server.get("/stats").await.1).unwrap();
     assert_eq!(stats["runs"], 2, "{stats}");
+    if cfg!(feature = "metrics") {
+        let (_, metrics) = server.get("/metrics").await;
+        let runs = "single_flight_run_seconds_count{layer=\"answers\",outcome=\"done\"} 2";
+        assert!(metrics.contains(runs), "{metrics}");
+    }
     // As the next such line says it.
     let curl = server.next_curl();
     assert!(curl.len() == 2 && curl[0].contains("/events?"), "{curl:?}");

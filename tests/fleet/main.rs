@@ -15,6 +15,7 @@ mod draining;
 mod failover;
 mod faults;
 mod figures;
+mod flightctl;
 mod histories;
 #[path = "../support/history/mod.rs"]
 mod history;

@@ -10,6 +10,7 @@ use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::trace::TraceLayer;
 use tower_singleflight::{Bypass, FlightRole, FlightToken, HttpKey, SingleFlight};
 use tracing::Instrument;
+use tracing_subscriber::{Registry, registry::LookupSpan};
 
 use crate::{
     net,
@@ -179,14 +180,20 @@ async fn inner_runs_in_the_first_callers_span() {
     let inner = service_fn(|_: Req| async {
         tokio::time::sleep(ms(10)).await;
         let span = tracing::Span::current();
-        Ok::<_, Infallible>(text(span.metadata().map_or("none", |metadata| metadata.name())))
+        let names = tracing::dispatcher::get_default(|dispatch| {
+            let registry = dispatch.downcast_ref::<Registry>().expect("the registry");
+            let span = span.id().and_then(|id| registry.span(&id)).expect("a span");
+            span.scope().map(|span| span.name()).collect::<Vec<_>>().join(" in ")
+        });
+        Ok::<_, Infallible>(text(names))
     });
     let service = layer().layer(inner);
     let (first, second) = tokio::join!(
         ask(&service, get("/")).instrument(tracing::error_span!("first")),
         ask(&service, get("/")).instrument(tracing::error_span!("second")),
     );
-    assert_eq!((first.text(), second.text()), ("first", "first"));
+    let names = "flight in single_flight in first";
+    assert_eq!((first.text(), second.text()), (names, names));
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@
 mod faults;
 mod keys;
 mod liars;
+mod look;
 mod mixed;
 mod moves;
 mod rig;

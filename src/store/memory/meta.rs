@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::kept::{Answer, Kept};
 use crate::{
     id::{FlightId, FlightRef, WaiterId},
-    store::{EndStatus, Join, Joined, Loss, Pushed},
+    store::{Badge, EndStatus, Join, Joined, Loss, Pushed},
 };
 
 /// Failed runs in a row after which followers get the outcome, not an election.
@@ -32,6 +32,9 @@ pub(super) struct Meta {
     pub(super) probe: Option<FlightId>,
     /// In the order of joining: the place is the rank.
     pub(super) waiters: Vec<Waiter>,
+    /// When the lease was granted.
+    pub(super) since: Instant,
+    pub(super) badge: Badge,
 }
 
 #[cfg_attr(test, derive(Clone, Debug))]

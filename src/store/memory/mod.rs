@@ -3,13 +3,17 @@ use std::{fmt, sync::Arc};
 use crate::{id::KeyDigest, key::Name};
 
 use self::{
+    look::MemoryScan,
     session::{MemoryHeartbeat, MemorySession},
     shards::Shards,
 };
-use super::{Heartbeat, Session, Store, StoreErrorKind, StoreState};
+use super::{
+    BoxFuture, Heartbeat, KeyView, Scan, Session, Store, StoreError, StoreErrorKind, StoreState,
+};
 
 mod kept;
 mod listener;
+mod look;
 mod meta;
 #[cfg(test)]
 mod model;
@@ -93,6 +97,14 @@ impl Store for MemoryStore {
 
     fn errors(&self) -> Vec<(StoreErrorKind, u64)> {
         Vec::new()
+    }
+
+    fn inspect(&self, key: KeyDigest) -> BoxFuture<'_, Result<Option<KeyView>, StoreError>> {
+        Box::pin(std::future::ready(Ok(self.shards.view(&key))))
+    }
+
+    fn scan(&self) -> Box<dyn Scan> {
+        Box::new(MemoryScan::new(Arc::clone(&self.shards)))
     }
 }
 

@@ -15,8 +15,8 @@ use super::{
 use crate::{
     id::{FlightId, FlightRef, WaiterId},
     store::{
-        Abandoned, Append, Appended, BeatReply, EndStatus, Finish, Finished, Join, Joined, Loss,
-        Pieces, Pushed,
+        Abandoned, Append, Appended, Badge, BeatReply, EndStatus, Finish, Finished, Join, Joined,
+        Loss, Pieces, Pushed,
     },
 };
 
@@ -100,6 +100,8 @@ impl Record {
             quarantine: None,
             probe: None,
             waiters,
+            since: now,
+            badge: Badge::default(),
         });
         Joined::Own { token }
     }

@@ -12,9 +12,10 @@ use super::{
 use crate::{
     id::{FlightRef, KeyDigest},
     store::{
-        Abandoned, Append, Appended, Beat, BeatReply, BoxFuture, Finish, Finished, Heartbeat, Join,
-        Joined, Loss, Pieces, Pushed, Session, StoreError,
+        Abandoned, Append, Appended, Badge, Beat, BeatReply, BoxFuture, Finish, Finished,
+        Heartbeat, Join, Joined, Loss, Pieces, Pushed, Session, StoreError,
     },
+    trace::TraceParent,
 };
 
 /// One driver's dealings with one key.
@@ -23,19 +24,35 @@ pub(super) struct MemorySession {
     key: KeyDigest,
     /// From the first `Follow`, or from `listen` on.
     listener: Option<Arc<Listener>>,
+    badge: Badge,
+    trace: Option<TraceParent>,
 }
 
 impl MemorySession {
     pub(super) fn new(shards: Arc<Shards>, key: KeyDigest) -> Self {
-        Self { shards, key, listener: None }
+        Self { shards, key, listener: None, badge: Badge::default(), trace: None }
     }
 }
 
 impl Session for MemorySession {
+    fn introduce(&mut self, badge: Badge) {
+        self.badge = badge;
+    }
+
+    fn trace(&self) -> Option<TraceParent> {
+        self.trace
+    }
+
     fn join(&mut self, join: Join) -> BoxFuture<'_, Result<Joined, StoreError>> {
-        Box::pin(
-            async move { Ok(self.shards.join(&self.key, &join, None, Some(&mut self.listener))) },
-        )
+        Box::pin(async move {
+            let joined = self.shards.join(&self.key, &join, None, Some(&mut self.listener));
+            match joined {
+                Joined::Own { token } => self.shards.badge(&self.key, token, &self.badge),
+                Joined::Follow { .. } => self.trace = self.shards.trace(&self.key),
+                _ => {}
+            }
+            Ok(joined)
+        })
     }
 
     fn pushed(&mut self) -> BoxFuture<'_, Pushed> {
@@ -153,6 +170,19 @@ impl Shards {
             self.take_turn(token, now);
         }
         joined
+    }
+
+    /// Leaves this beside a flight that was granted.
+    fn badge(&self, key: &KeyDigest, token: u64, badge: &Badge) {
+        self.lock(key).existing(key, Instant::now(), |entry| {
+            let own = entry.record.meta.as_mut().filter(|meta| meta.owner.token == token);
+            own.into_iter().for_each(|meta| meta.badge = badge.clone());
+        });
+    }
+
+    fn trace(&self, key: &KeyDigest) -> Option<TraceParent> {
+        let trace = |entry: &mut Entry| entry.record.meta.as_ref()?.badge.trace;
+        self.lock(key).existing(key, Instant::now(), trace).flatten()
     }
 
     fn fetch(&self, key: &KeyDigest) -> Option<Bytes> {

@@ -130,6 +130,12 @@ impl Shards {
         .sum()
     }
 
+    /// The keys of one shard; none after the last.
+    pub(super) fn keys(&self, shard: usize) -> Option<Vec<KeyDigest>> {
+        let shard = self.shards.get(shard)?.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(shard.entries.keys().copied().collect())
+    }
+
     pub(super) fn clear(&self) {
         self.each(|shard| {
             shard.due.clear();

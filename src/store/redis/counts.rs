@@ -18,6 +18,9 @@ impl ErrorCounts {
     pub(super) fn count(&self, kind: StoreErrorKind) {
         if let Some(count) = self.0.get(kind as usize) {
             count.fetch_add(1, Ordering::Relaxed);
+            #[cfg(feature = "metrics")]
+            metrics::counter!("single_flight_store_errors_total", "kind" => kind.name())
+                .increment(1);
         }
     }
 

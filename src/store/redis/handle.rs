@@ -14,13 +14,16 @@ use super::{
     counts::ErrorCounts,
     heartbeat::RedisHeartbeat,
     keys::Names,
+    look::{self, RedisScan},
     question::Question,
     session::RedisSession,
     shard::Shard,
 };
 use crate::{
     id::KeyDigest,
-    store::{Heartbeat, Session, Store, StoreError, StoreErrorKind, StoreState},
+    store::{
+        BoxFuture, Heartbeat, KeyView, Scan, Session, Store, StoreError, StoreErrorKind, StoreState,
+    },
 };
 
 /// A store on Redis or Valkey, 6.2 or newer: on one server, on one that sentinels watch,
@@ -42,6 +45,8 @@ use crate::{
 ///
 /// A database other than 0 needs `+select`, sentinels need `+role`, each node of a cluster
 /// `+ssubscribe +sunsubscribe +spublish +asking +cluster|slots`.
+///
+/// Looking through all keys ([`Store::scan`]) needs `+scan` besides.
 ///
 /// # Clusters
 ///
@@ -192,6 +197,14 @@ impl Store for RedisStore {
 
     fn errors(&self) -> Vec<(StoreErrorKind, u64)> {
         self.shared.errors.snapshot()
+    }
+
+    fn inspect(&self, key: KeyDigest) -> BoxFuture<'_, Result<Option<KeyView>, StoreError>> {
+        Box::pin(look::inspect(&self.shared, key))
+    }
+
+    fn scan(&self) -> Box<dyn Scan> {
+        Box::new(RedisScan::new(Arc::clone(&self.shared)))
     }
 }
 

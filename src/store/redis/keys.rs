@@ -72,24 +72,29 @@ impl Names {
     /// Whose channel this is; none where it is not ours.
     pub(super) fn key_of_channel(&self, channel: &[u8]) -> Option<KeyDigest> {
         let digits = channel.strip_prefix(self.channels.as_bytes())?.strip_suffix(b"}")?;
-        let digits: &[u8; 64] = digits.try_into().ok()?;
-        let mut bytes = [0; 32];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+        KeyDigest::from_digits(digits)
+    }
+
+    /// What all names of records match, and, it may be, others.
+    pub(super) fn any_meta(&self) -> String {
+        let mut pattern = String::with_capacity(self.prefix.len() + 8);
+        for letter in self.prefix.chars() {
+            if matches!(letter, '*' | '?' | '[' | ']' | '\\' | '^') {
+                pattern.push('\\');
+            }
+            pattern.push(letter);
         }
-        Some(KeyDigest::from_bytes(bytes))
+        pattern + ":meta:{*}"
+    }
+
+    /// Whose record this is; none where it is not ours.
+    pub(super) fn key_of_meta(&self, name: &[u8]) -> Option<KeyDigest> {
+        let rest = name.strip_prefix(self.prefix.as_bytes())?.strip_prefix(b":meta:{")?;
+        KeyDigest::from_digits(rest.strip_suffix(b"}")?)
     }
 
     fn of(&self, what: &str, key: KeyDigest) -> String {
         format!("{}:{what}:{{{key}}}", self.prefix)
-    }
-}
-
-fn nibble(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
     }
 }
 
@@ -108,6 +113,19 @@ mod tests {
         assert_eq!(names.key_of_channel(channel.to_uppercase().as_bytes()), None);
         assert_eq!(names.key_of_channel(&channel.as_bytes()[..channel.len() - 2]), None);
         assert_eq!(names.key_of_channel(b""), None);
+    }
+
+    #[test]
+    fn records_are_read_back() {
+        let key = KeyDigest::from_bytes(std::array::from_fn(|i| i as u8 * 7));
+        for prefix in ["ai:flight", "a*b?[c]^\\", ""] {
+            let names = Names::new(prefix, 0);
+            let meta = names.meta(key);
+            assert_eq!(names.key_of_meta(meta.as_bytes()), Some(key));
+            assert_eq!(names.key_of_meta(names.result(key).as_bytes()), None);
+            assert_eq!(names.key_of_meta(&meta.as_bytes()[..meta.len() - 2]), None);
+        }
+        assert_eq!(Names::new("a*", 0).any_meta(), "a\\*:meta:{*}");
     }
 
     #[test]

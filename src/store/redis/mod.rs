@@ -34,6 +34,7 @@ mod heartbeat;
 mod hub;
 mod keys;
 mod line;
+mod look;
 mod pieces;
 mod pool;
 mod push;

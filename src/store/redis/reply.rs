@@ -7,11 +7,12 @@ use bytes::Bytes;
 
 use super::{error, push, step};
 use crate::{
-    id::FlightRef,
+    id::{FlightRef, KeyDigest},
     store::{
-        Abandoned, Appended, BeatReply, EndStatus, Finished, Joined, Loss, StoreError,
-        StoreErrorKind,
+        Abandoned, Appended, Badge, BeatReply, EndStatus, Finished, Joined, KeyStatus, KeyView,
+        Loss, StoreError, StoreErrorKind,
     },
+    trace::TraceParent,
 };
 
 pub(super) fn joined(value: Value) -> Result<Joined, StoreError> {
@@ -45,6 +46,21 @@ pub(super) fn joined(value: Value) -> Result<Joined, StoreError> {
         "MISSING" => Joined::Missing,
         _ => return Err(error::bad_reply()),
     })
+}
+
+/// Where the owner that is followed is in its trace. Whatever else is there is none.
+pub(super) fn trace(value: &Value) -> Option<TraceParent> {
+    match value {
+        Value::Array(parts) => match &parts[..] {
+            [Value::BulkString(word), _, _, _, _, _, Value::BulkString(trace)]
+                if word == b"FOLLOW" =>
+            {
+                std::str::from_utf8(trace).ok()?.parse().ok()
+            }
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 pub(super) fn renewed(value: Value) -> Result<BeatReply, StoreError> {
@@ -94,6 +110,36 @@ pub(super) fn gone(value: Value) -> Result<BeatReply, StoreError> {
         "OK" | "NOTHING" => Ok(BeatReply::Gone),
         _ => Err(error::bad_reply()),
     }
+}
+
+/// What there is of a key.
+pub(super) fn viewed(value: Value, key: KeyDigest) -> Result<Option<KeyView>, StoreError> {
+    let mut reply = Reply::new(value)?;
+    match reply.word()?.as_str() {
+        "KEY" => {}
+        "NONE" | "OTHER" => return Ok(None),
+        _ => return Err(error::bad_reply()),
+    }
+    let flight = reply.flight()?;
+    let (word, age) = (reply.bytes()?, reply.left()?);
+    let (lease, ended, mark) = (reply.left()?, reply.left()?, reply.left()?);
+    let status = match &word[..] {
+        b"running" if lease.is_zero() => KeyStatus::Lapsed,
+        b"running" => KeyStatus::Running,
+        b"lost" => KeyStatus::Quarantined,
+        word => KeyStatus::Ended(step::status(word).ok_or_else(error::bad_reply)?),
+    };
+    let mut view = KeyView::new(key, flight, status);
+    view.age = age;
+    view.lease_left = view.is_in_air().then_some(lease);
+    view.ended = (!view.is_in_air()).then_some(ended);
+    let marked = matches!(status, KeyStatus::Quarantined | KeyStatus::Ended(EndStatus::Private));
+    view.mark_left = marked.then_some(mark);
+    view.waiters = reply.small()?;
+    view.stored_bytes = push::number(&reply.bytes()?);
+    view.pieces = reply.number()?;
+    view.owner = Badge::new(&reply.word()?).owner;
+    Ok(Some(view))
 }
 
 /// The number that tokens go on from.

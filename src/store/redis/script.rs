@@ -31,6 +31,7 @@ script!(LEAVE, "leave.lua");
 script!(FORGET, "record.lua", "forget.lua");
 script!(STOP, "record.lua", "stop.lua");
 script!(SEQ, "record.lua", "seq.lua");
+script!(INSPECT, "record.lua", "inspect.lua");
 script!(CHECK, "check.lua");
 
 impl Script {
@@ -102,8 +103,9 @@ impl fmt::Debug for Call {
 mod tests {
     use super::*;
 
-    const ALL: [&Script; 10] =
-        [&JOIN, &RENEW, &APPEND, &FINISH, &ABANDON, &RELEASE, &LEAVE, &FORGET, &STOP, &SEQ];
+    const ALL: [&Script; 11] = [
+        &JOIN, &RENEW, &APPEND, &FINISH, &ABANDON, &RELEASE, &LEAVE, &FORGET, &STOP, &SEQ, &INSPECT,
+    ];
 
     /// What a call names as its key: the word after the command.
     fn keys_of_calls(text: &str) -> Vec<(&str, &str)> {

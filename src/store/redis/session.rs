@@ -19,9 +19,10 @@ use super::{
 use crate::{
     id::{FlightRef, KeyDigest},
     store::{
-        Abandoned, Append, Appended, BeatReply, BoxFuture, Finish, Finished, Join, Joined, Pieces,
-        Pushed, Session, StoreError,
+        Abandoned, Append, Appended, Badge, BeatReply, BoxFuture, Finish, Finished, Join, Joined,
+        Pieces, Pushed, Session, StoreError,
     },
+    trace::TraceParent,
 };
 
 /// A session with a Redis server.
@@ -31,11 +32,13 @@ pub(super) struct RedisSession {
     seat: Option<Seat>,
     /// The flight whose owner hears who comes to wait.
     owned: Option<FlightRef>,
+    badge: Badge,
+    trace: Option<TraceParent>,
 }
 
 impl RedisSession {
     pub(super) fn new(shared: Arc<Shared>, key: KeyDigest) -> Self {
-        Self { shared, key, seat: None, owned: None }
+        Self { shared, key, seat: None, owned: None, badge: Badge::default(), trace: None }
     }
 
     async fn ask(&self, request: Request<'_>, way: Way<'_>) -> Result<Value, StoreError> {
@@ -60,12 +63,25 @@ impl RedisSession {
 }
 
 impl Session for RedisSession {
+    fn introduce(&mut self, badge: Badge) {
+        self.badge = badge;
+    }
+
+    fn trace(&self) -> Option<TraceParent> {
+        self.trace
+    }
+
     fn join(&mut self, join: Join) -> BoxFuture<'_, Result<Joined, StoreError>> {
         Box::pin(async move {
             let shared = Arc::clone(&self.shared);
             let call = step::join(&shared.names, self.key, &join, None, shared.prefetched());
+            let trace = self.badge.trace.map(|trace| trace.to_string());
+            let call = call.arg(&self.badge.owner).arg(trace.unwrap_or_default());
             let joined = match self.seated(&call).await {
-                Ok(answer) => self.understood(reply::joined(answer)),
+                Ok(answer) => {
+                    self.trace = reply::trace(&answer);
+                    self.understood(reply::joined(answer))
+                }
                 Err(error) => Err(error),
             };
             if let Ok(Joined::Own { token }) = joined {

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::{
     keys::Names,
-    script::{ABANDON, APPEND, Call, FINISH, FORGET, JOIN, LEAVE, RELEASE, RENEW, SEQ, STOP},
+    script::{
+        ABANDON, APPEND, Call, FINISH, FORGET, INSPECT, JOIN, LEAVE, RELEASE, RENEW, SEQ, STOP,
+    },
 };
 use crate::{
     id::{FlightId, FlightRef, KeyDigest, WaiterId},
@@ -164,6 +166,15 @@ pub(super) fn stop(names: &Names, key: KeyDigest) -> Call {
         .arg(names.publish())
 }
 
+pub(super) fn inspect(names: &Names, key: KeyDigest) -> Call {
+    INSPECT
+        .call()
+        .key(names.meta(key))
+        .key(names.waiters(key))
+        .key(names.result(key))
+        .key(names.stream(key))
+}
+
 /// In a cluster: says what token was given out, and asks for a number above it.
 pub(super) fn count_on(names: &Names, token: u64) -> Call {
     SEQ.call().key(names.owner_seq()).arg(token.min(TOKEN_MAX))
@@ -250,6 +261,7 @@ mod tests {
             leave(names, key, waiter),
             forget(names, key),
             stop(names, key),
+            inspect(names, key),
         ]
     }
 

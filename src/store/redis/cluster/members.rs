@@ -212,6 +212,14 @@ impl Cluster {
         failure.filter(|_| !passed).map_or(Ok(()), Err)
     }
 
+    /// All masters that are known, asked for where none is.
+    pub(in super::super) async fn masters(self: &Arc<Self>) -> Result<Vec<Arc<Shard>>, StoreError> {
+        if self.is_blank() {
+            self.surveyed_by(Instant::now() + self.limit()).await?;
+        }
+        Ok(self.read().nodes().iter().map(|node| Arc::clone(&node.shard)).collect())
+    }
+
     /// Whether any part of it does not answer.
     pub(in super::super) fn is_open(&self) -> bool {
         self.gate.is_open() || self.read().nodes().iter().any(|node| node.shard.gate.is_open())

@@ -7,6 +7,7 @@ local flight, waiter, known = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local lease, reuse, retention = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local look, mark, inline = ARGV[7] == '1', tonumber(ARGV[8]), tonumber(ARGV[9])
 local channel, publish, prefetched = ARGV[10], ARGV[11], tonumber(ARGV[12])
+local owner, trace = ARGV[13] or '', ARGV[14] or ''
 local QUARANTINE, LOSSES, FAILURES, REPORT = 5000, 3, 2, 512
 
 local record, is_other = read(meta)
@@ -63,7 +64,7 @@ local function follow()
     push(publish, channel, 'W', record, 'running')
   end
   return { 'FOLLOW', int(record.ownerToken), record.flight, int(left), rank,
-    int(pieces(record, stream)) }
+    int(pieces(record, stream)), record.traceparent or '' }
 end
 
 local function grant(losses)
@@ -103,7 +104,7 @@ local function grant(losses)
     'prevToken', int(prev_token), 'prevFlight', prev_flight, 'prevStatus', prev_status,
     'prevSealed', prev_sealed or '0', 'failures', int(failures), 'losses', int(losses),
     'joins', int(joins), 'next', '0', 'trimmed', '0', 'sealed', '0', 'endedAt', '0',
-    'markEnd', '0')
+    'markEnd', '0', 'since', int(now), 'owner', owner, 'traceparent', trace)
   redis.call('PEXPIRE', meta, int(2 * lease))
   if is(waiters, 'zset') then
     purge(waiters)
