@@ -109,7 +109,7 @@ async fn with_a_password() {
 #[tokio::test]
 async fn with_few_rights() {
     let server = RedisServer::start();
-    server.set_user("flight", &rights::of_the_readme());
+    server.set_user("flight", &[rights::of_the_readme(), rights::to_hold()].concat());
     hold_at(server.url_for("flight", rights::PASSWORD, 0)).await;
     let refused = server.lines(&["ACL", "LOG"]);
     assert!(refused.is_empty(), "{refused:?}");
@@ -170,7 +170,7 @@ async fn in_a_cluster_without_push() {
 async fn in_a_cluster_with_few_rights() {
     let cluster = Cluster::start();
     for node in &cluster.nodes {
-        node.set_user("flight", &rights::in_a_cluster());
+        node.set_user("flight", &[rights::in_a_cluster(), rights::to_hold()].concat());
     }
     hold_at(cluster.url(&format!("flight:{}@", rights::PASSWORD))).await;
     for node in &cluster.nodes {
@@ -186,7 +186,7 @@ async fn on_other_servers() {
     for binary in binaries.split(':').filter(|binary| !binary.is_empty()) {
         println!("on {binary}");
         let server = RedisServer::start_binary(binary, &[]);
-        server.set_user("flight", &rights::of_the_readme());
+        server.set_user("flight", &[rights::of_the_readme(), rights::to_hold()].concat());
         let url = server.url_for("flight", rights::PASSWORD, 0);
         hold_at(format!("{url}?protocol=resp2")).await;
         hold_at(url).await;

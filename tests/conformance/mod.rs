@@ -20,14 +20,15 @@ use bytes::Bytes;
 use tower_singleflight::{
     FlightId, FlightRef, KeyDigest, WaiterId,
     store::{
-        Abandoned, Beat, BeatReply, EndStatus, Finish, Finished, Heartbeat, Join, Joined, Pushed,
-        Session, Store,
+        Abandoned, Beat, BeatReply, EndStatus, Finish, Finished, Heartbeat, Held, Join, Joined,
+        Pushed, Session, Store,
     },
 };
 
 pub(crate) mod chain;
 pub(crate) mod end;
 pub(crate) mod follow;
+pub(crate) mod held;
 pub(crate) mod listen;
 pub(crate) mod own;
 pub(crate) mod seal;
@@ -167,6 +168,11 @@ impl Node {
 
     pub(crate) async fn stop(&mut self) {
         self.session.stop().await.expect("stopped");
+    }
+
+    /// Asks to hold this flight's answer, for so long in silence.
+    pub(crate) async fn hold(&mut self, flight: FlightRef, silence: Duration) -> Option<Held> {
+        self.session.hold(flight, silence).await.expect("hold")
     }
 
     pub(crate) async fn leave(&mut self, waiter: WaiterId) {

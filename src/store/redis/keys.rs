@@ -71,18 +71,27 @@ impl Names {
 
     /// Whose channel this is; none where it is not ours.
     pub(super) fn key_of_channel(&self, channel: &[u8]) -> Option<KeyDigest> {
-        let digits = channel.strip_prefix(self.channels.as_bytes())?.strip_suffix(b"}")?;
-        let digits: &[u8; 64] = digits.try_into().ok()?;
-        let mut bytes = [0; 32];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
-        }
-        Some(KeyDigest::from_bytes(bytes))
+        digest(channel.strip_prefix(self.channels.as_bytes())?.strip_suffix(b"}")?)
+    }
+
+    /// Whose record this is; none where it is not ours.
+    pub(super) fn key_of_meta(&self, name: &[u8]) -> Option<KeyDigest> {
+        let rest = name.strip_prefix(self.prefix.as_bytes())?;
+        digest(rest.strip_prefix(b":meta:{")?.strip_suffix(b"}")?)
     }
 
     fn of(&self, what: &str, key: KeyDigest) -> String {
         format!("{}:{what}:{{{key}}}", self.prefix)
     }
+}
+
+fn digest(digits: &[u8]) -> Option<KeyDigest> {
+    let digits: &[u8; 64] = digits.try_into().ok()?;
+    let mut bytes = [0; 32];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+    }
+    Some(KeyDigest::from_bytes(bytes))
 }
 
 fn nibble(digit: u8) -> Option<u8> {
@@ -108,6 +117,9 @@ mod tests {
         assert_eq!(names.key_of_channel(channel.to_uppercase().as_bytes()), None);
         assert_eq!(names.key_of_channel(&channel.as_bytes()[..channel.len() - 2]), None);
         assert_eq!(names.key_of_channel(b""), None);
+        assert_eq!(names.key_of_meta(names.meta(key).as_bytes()), Some(key));
+        assert_eq!(names.key_of_meta(names.result(key).as_bytes()), None);
+        assert_eq!(names.key_of_meta(b"ai:flight"), None);
     }
 
     #[test]
