@@ -10,6 +10,7 @@ use crate::{
     counts::Counts,
     drain::Drain,
     flights::{Flights, Limits},
+    holdings::Holdings,
     key::{Digester, Key, KeyExtractor, Name},
     lease::{KeeperHandle, Terms},
     record::Sealer,
@@ -28,6 +29,8 @@ pub(crate) struct Core {
     /// table of flights alone says then who runs.
     pub(crate) embedded: Option<MemoryStore>,
     pub(crate) flights: Arc<Flights>,
+    /// Answers that are used again without a word to the store.
+    pub(crate) holdings: Option<Holdings>,
     pub(crate) keeper: Arc<KeeperHandle>,
     pub(crate) counts: Counts,
     pub(crate) drain: Drain,
@@ -73,6 +76,7 @@ impl Core {
                 per_key: config.followers_per_key,
                 in_all: config.followers,
             })),
+            holdings: config.holds().then(|| Holdings::new(config.local_results)),
             counts: Counts::default(),
             drain: Drain::default(),
             switch: Switch::default(),
@@ -91,6 +95,9 @@ impl Core {
     pub(crate) async fn forget(&self, key: Key) -> Result<(), StoreError> {
         let name = Name::new(key, &self.digester);
         let told = self.store.session(*name.digest()).forget().await;
+        if let Some(holdings) = &self.holdings {
+            holdings.forget(&name);
+        }
         // The store first: a new flight here must not find the old one there.
         if let Some(flight) = self.flights.get(&name) {
             if flight.runs_here() {
