@@ -209,6 +209,7 @@ where
                     else {
                         return Poll::Pending;
                     };
+                    counts.reused_local();
                     let role = FlightRole::Reused { age };
                     (Heard::Shared { run, reader, extra: None, role }, None)
                 }
