@@ -66,11 +66,8 @@ impl Holdings {
     /// The answer to this key, and how long ago its flight ended.
     pub(crate) fn get(&self, name: &Name) -> Option<(SharedRun, Duration)> {
         let found = self.shelf(name).get(name, Instant::now());
-        match found? {
-            Ok(found) => Some(found),
-            // Dropped when the lock is not held.
-            Err(_gone) => None,
-        }
+        // What is of no more use is dropped when the lock is not held.
+        found?.ok()
     }
 
     /// Whether an answer of so many bytes finds room.
