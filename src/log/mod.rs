@@ -7,7 +7,12 @@
 //! that some have not had are let go no faster than at a certain rate, so that readers
 //! of a fast body are not broken off for being a little slower than each other.
 
-use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use bytes::BytesMut;
 use http::HeaderMap;
@@ -64,8 +69,8 @@ impl SharedRun {
 /// The frames of one body so far.
 pub(crate) struct Log {
     state: Mutex<State>,
-    /// Told of frames and of the end.
-    grown: Arc<Notify>,
+    /// Told of frames and of the end; there once somebody has waited for them.
+    grown: OnceLock<Arc<Notify>>,
     /// Told when a reader has moved on or left.
     drained: Notify,
     overflowed: AtomicBool,
@@ -117,7 +122,7 @@ impl Log {
     pub(crate) fn new(most: usize, promised: Option<u64>) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::default(),
-            grown: Arc::default(),
+            grown: OnceLock::new(),
             drained: Notify::new(),
             overflowed: AtomicBool::new(false),
             overflow: Notify::new(),
@@ -173,7 +178,19 @@ impl Log {
     /// Appends a frame, and lets nothing go for it. After the end it is dropped.
     pub(crate) fn push(&self, frame: Frame) {
         self.state().push(frame);
-        self.grown.notify_waiters();
+        self.tell();
+    }
+
+    /// Wakes those who wait. Whoever has not asked for that yet looks again afterwards.
+    fn tell(&self) {
+        if let Some(grown) = self.grown.get() {
+            grown.notify_waiters();
+        }
+    }
+
+    /// What is told of every change that comes after this.
+    fn grown(&self) -> &Arc<Notify> {
+        self.grown.get_or_init(Arc::default)
     }
 
     /// Waits until there is room for this frame: until all readers, but for those who
@@ -241,7 +258,7 @@ impl Log {
         }
         state.end.get_or_insert(End::Clean);
         drop(state);
-        self.grown.notify_waiters();
+        self.tell();
     }
 
     /// Ends the body, once.
@@ -258,7 +275,7 @@ impl Log {
             }
         };
         drop(late);
-        self.grown.notify_waiters();
+        self.tell();
     }
 
     /// Whether the body has come to an end, good or bad.
@@ -269,7 +286,7 @@ impl Log {
     /// Waits until the body has come to an end.
     pub(crate) async fn ended(&self) {
         loop {
-            let grown = self.grown.notified();
+            let grown = self.grown().notified();
             if self.has_ended() {
                 return;
             }
