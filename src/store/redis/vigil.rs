@@ -33,6 +33,8 @@ use crate::{
     store::{StoreError, Vigil},
 };
 
+/// A line that is silent for longer is given up.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Questions in the silence that is allowed.
 const QUESTIONS: u32 = 3;
 
@@ -202,7 +204,8 @@ impl Hub {
             let mark = Mark::on(&mut table, self, &mut pipe);
             (mark, Sent::new(open.connection, pipe))
         };
-        match tokio::time::timeout(self.limit, sent).await.map(|sent| mark.check(sent)) {
+        let answered = tokio::time::timeout(self.limit.max(PATIENCE), sent).await;
+        match answered.map(|answer| mark.check(answer)) {
             Ok(Ok(_)) => self.pulse.beat(asked),
             Ok(Err(_)) | Err(_) => self.give_up(line),
         }
