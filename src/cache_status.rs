@@ -6,6 +6,13 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::key::Bypass;
 
+// Checked when they are compiled, and not for each response.
+const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+const MISS: HeaderValue = HeaderValue::from_static("tower-singleflight; fwd=miss");
+const COLLAPSED: HeaderValue = HeaderValue::from_static("tower-singleflight; fwd=miss; collapsed");
+const HIT: HeaderValue = HeaderValue::from_static("tower-singleflight; hit");
+const BYPASS: HeaderValue = HeaderValue::from_static("tower-singleflight; fwd=bypass");
+
 /// How a response came about; the layer puts it into the extensions of every
 /// response but those of its own failures, which have a
 /// [`Failure`](crate::Failure) there, unless it is told
@@ -61,14 +68,13 @@ impl FlightRole {
     /// the origin have said.
     pub(crate) fn write(self, headers: &mut HeaderMap) {
         let value = match self {
-            Self::Owner => "tower-singleflight; fwd=miss",
-            Self::FollowerLocal | Self::FollowerRemote => "tower-singleflight; fwd=miss; collapsed",
-            Self::Reused { .. } => "tower-singleflight; hit",
-            Self::Bypass(_) => "tower-singleflight; fwd=bypass",
+            Self::Owner => MISS,
+            Self::FollowerLocal | Self::FollowerRemote => COLLAPSED,
+            Self::Reused { .. } => HIT,
+            Self::Bypass(_) => BYPASS,
         };
-        let name = HeaderName::from_static("cache-status");
         // A map that is full stays as it is: this is a remark, not an answer.
-        drop(headers.try_append(name, HeaderValue::from_static(value)));
+        drop(headers.try_append(CACHE_STATUS, value));
     }
 }
 

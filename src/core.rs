@@ -10,6 +10,7 @@ use crate::{
     counts::Counts,
     drain::Drain,
     flights::{Flight, Flights, Limits},
+    holdings::Holdings,
     id::KeyDigest,
     key::{Digester, Key, KeyExtractor, Name},
     lease::{KeeperHandle, Terms},
@@ -30,6 +31,8 @@ pub(crate) struct Core {
     /// table of flights alone says then who runs.
     pub(crate) embedded: Option<MemoryStore>,
     pub(crate) flights: Arc<Flights>,
+    /// Answers that are used again without a word to the store.
+    pub(crate) holdings: Option<Holdings>,
     pub(crate) keeper: Arc<KeeperHandle>,
     pub(crate) counts: Counts,
     pub(crate) drain: Drain,
@@ -79,6 +82,7 @@ impl Core {
                 per_key: config.followers_per_key,
                 in_all: config.followers,
             })),
+            holdings: config.holds().then(|| Holdings::new(config.local_results)),
             counts: Counts::told_by(telemetry.meter()),
             drain: Drain::default(),
             switch: Switch::default(),
@@ -97,7 +101,11 @@ impl Core {
     /// Lets who comes after this begin a new flight of the key, in the whole fleet.
     pub(crate) async fn forget(&self, key: Key) -> Result<(), StoreError> {
         let name = Name::new(key, &self.digester);
-        self.forget_digest(*name.digest(), || self.flights.get(&name)).await
+        let told = self.forget_digest(*name.digest(), || self.flights.get(&name)).await;
+        if let Some(holdings) = &self.holdings {
+            holdings.forget(&name);
+        }
+        told
     }
 
     /// As [`forget`](Self::forget); `flight` finds the one of this process.
@@ -185,16 +193,16 @@ impl<K, C> Parts<K, C> {
         self.codec.judge(response, &Asked::new(&covers, identified, reuse))
     }
 
-    /// A request's headers outside the key; none where the codec knows of none.
+    /// A request's headers, where some are outside the key; none where the codec knows of
+    /// none.
     pub(crate) fn outside<Req, Res, E>(&self, request: &Req) -> Option<HeaderMap>
     where
         K: KeyExtractor<Req>,
         C: Codec<Req, Res, E>,
     {
         let headers = self.codec.headers(request)?;
-        let outside = headers.iter().filter(|(name, _)| !self.key.covers_header(name));
-        let mut kept = HeaderMap::new();
-        outside.for_each(|(name, value)| drop(kept.try_append(name, value.clone())));
-        Some(kept)
+        let all_covered = headers.keys().all(|name| self.key.covers_header(name));
+        // Those that the key covers are never looked at: to leave them out would cost more.
+        Some(if all_covered { HeaderMap::new() } else { headers.clone() })
     }
 }

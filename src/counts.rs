@@ -74,6 +74,9 @@ counts! {
     follower_remote,
     /// Callers answered by a flight that had ended before they came.
     reused,
+    /// Of those that are [`reused`](Self::reused): callers answered by what this process
+    /// [holds](crate::ConfigBuilder::local_results), without a word to the store.
+    reused_local,
     /// Callers whose request was run alone: bypasses, and followers of an answer
     /// that may not be shared.
     bypass,

@@ -1,6 +1,6 @@
 //! How a request whose key is known comes into a flight.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tower_service::Service;
 
@@ -14,7 +14,9 @@ use crate::{
     flights::Full,
     future::ResponseFuture,
     key::{Bypass, KeyExtractor, Name},
+    log::SharedRun,
     seat::Seat,
+    selection::Selection,
 };
 
 /// Lets a request join its key's flight, or start one. To be called in a runtime.
@@ -31,6 +33,9 @@ where
     K: KeyExtractor<Req>,
     C: Codec<Req, S::Response, S::Error>,
 {
+    if let Some((run, age)) = held::<S, _, _, _>(&parts, &request, &name) {
+        return ResponseFuture::held(parts, inner, request, run, age);
+    }
     let seat = Arc::new(Seat::new(Arc::clone(&parts), chain, inner, request));
     let core = parts.core();
     let (share, started) = match core.flights.enter(name, Arc::clone(&seat) as _) {
@@ -44,6 +49,24 @@ where
         launch(core, &flight);
     }
     ResponseFuture::waiting(parts, seat, share)
+}
+
+/// The answer that this process holds, if this caller may have it.
+fn held<S, Req, K, C>(
+    parts: &Parts<K, C>,
+    request: &Req,
+    name: &Name,
+) -> Option<(SharedRun, Duration)>
+where
+    S: Service<Req>,
+    C: Codec<Req, S::Response, S::Error>,
+{
+    let (run, age) = parts.core().holdings.as_ref()?.get(name)?;
+    let fits = |selection: &Selection| {
+        let headers = parts.codec.headers(request);
+        headers.is_some_and(|headers| selection.fits(headers, name.beside()))
+    };
+    run.selection.as_deref().is_none_or(fits).then_some((run, age))
 }
 
 /// Too many wait already: the caller runs alone, or is refused.

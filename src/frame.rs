@@ -1,7 +1,7 @@
 //! Frames: the pieces of a response, in the order in which they came.
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 
 /// What comes before the body.
 ///
@@ -13,6 +13,36 @@ pub struct Head {
     pub status: StatusCode,
     /// The header fields, in the order in which inner gave them.
     pub headers: HeaderMap,
+}
+
+impl Head {
+    /// The bytes that its header fields have.
+    pub(crate) fn size(&self) -> usize {
+        size(&self.headers)
+    }
+
+    /// One that keeps nothing else in memory.
+    pub(crate) fn copied(&self) -> Self {
+        Self { status: self.status, headers: copied(&self.headers) }
+    }
+}
+
+fn size(map: &HeaderMap) -> usize {
+    map.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
+}
+
+/// Values may be parts of what was read from a connection at once.
+pub(crate) fn copied(map: &HeaderMap) -> HeaderMap {
+    let mut copy = map.clone();
+    for value in copy.values_mut() {
+        let is_sensitive = value.is_sensitive();
+        // It is one already.
+        if let Ok(own) = HeaderValue::from_bytes(value.as_bytes()) {
+            *value = own;
+            value.set_sensitive(is_sensitive);
+        }
+    }
+    copy
 }
 
 /// One piece of a body.
@@ -29,7 +59,7 @@ impl Frame {
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Data(bytes) => bytes.len(),
-            Self::Trailers(map) => map.iter().map(|(n, v)| n.as_str().len() + v.len()).sum(),
+            Self::Trailers(map) => size(map),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use pin_project_lite::pin_project;
@@ -70,6 +71,8 @@ pin_project! {
         /// The request is read for its key, and in no flight.
         Reading { reading: BoxFuture<'static, ResponseFuture<S, Req, K, C>> },
         Waiting { #[pin] waiting: Waiting<S, Req, K, C> },
+        /// This process holds an answer for it.
+        Held { run: Option<(SharedRun, Duration)>, left: Option<(S, Req)> },
         /// The layer fails it without a flight.
         Failed { failure: Option<Failure> },
         /// Let go together with others, it waits for its turn.
@@ -112,6 +115,18 @@ where
         read: impl Future<Output = Self> + Send + 'static,
     ) -> Self {
         Self::new(parts, State::Reading { reading: Box::pin(read) })
+    }
+
+    /// Gets an answer that this process holds, of a flight that ended so long ago.
+    pub(crate) fn held(
+        parts: Arc<Parts<K, C>>,
+        service: S,
+        request: Req,
+        run: SharedRun,
+        age: Duration,
+    ) -> Self {
+        let left = Some((service, request));
+        Self::new(parts, State::Held { run: Some((run, age)), left })
     }
 
     pub(crate) fn failed(parts: Arc<Parts<K, C>>, failure: Failure) -> Self {
@@ -184,6 +199,18 @@ where
                 }
                 StateProj::Waiting { waiting } => {
                     ready!(waiting.poll(cx, this.parts.core(), codec.is_streamed()))
+                }
+                StateProj::Held { run, .. } => {
+                    let found = run.take();
+                    // It is whole, and can be begun with.
+                    let Some((reader, (run, age))) =
+                        found.and_then(|found| Some((found.0.log.reader()?, found)))
+                    else {
+                        return Poll::Pending;
+                    };
+                    counts.reused_local();
+                    let role = FlightRole::Reused { age };
+                    (Heard::Shared { run, reader, extra: None, role }, None)
                 }
                 StateProj::Failed { failure } => match failure.take() {
                     Some(failure) => (Heard::Failed(failure), None),
@@ -312,6 +339,7 @@ where
     fn reclaim(self: Pin<&mut Self>) -> Option<(S, Req)> {
         match self.project() {
             StateProj::Waiting { waiting } => waiting.seat.as_ref()?.0.as_ref()?.reclaim(),
+            StateProj::Held { left, .. } => left.take(),
             _ => None,
         }
     }

@@ -90,6 +90,7 @@ mod future;
 pub mod fuzzing;
 mod headers;
 mod heard;
+mod holdings;
 mod id;
 mod intake;
 pub mod key;

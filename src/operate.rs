@@ -74,7 +74,9 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
     ///
     /// A request that takes no part has nothing to be forgotten; for one whose body is
     /// in its key there is [`forget_with_body`](Self::forget_with_body). Another process's
-    /// callers may still join a run of their own process for a heartbeat.
+    /// callers may still join a run of their own process for a heartbeat, or get an answer that
+    /// it [holds](crate::ConfigBuilder::local_results): until it hears of this, as of a push,
+    /// and where its connection is gone without a word for a heartbeat at most.
     ///
     /// # Errors
     ///

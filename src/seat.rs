@@ -39,8 +39,8 @@ where
     parts: Arc<Parts<K, C>>,
     chain: Chain,
     state: Mutex<State<S, Req, C>>,
-    /// The request's headers outside the key, once it was run.
-    outside: OnceLock<Box<HeaderMap>>,
+    /// The request's headers outside the key, once it was run; boxed where there are any.
+    outside: OnceLock<Option<Box<HeaderMap>>>,
 }
 
 enum State<S, Req, C>
@@ -128,7 +128,7 @@ where
         let Some(selection) = selection else { return true };
         let fits = |headers: &HeaderMap| selection.fits(headers, name.beside());
         if let Some(outside) = self.outside.get() {
-            return fits(outside);
+            return fits(outside.as_deref().unwrap_or(&HeaderMap::new()));
         }
         match &*self.state() {
             State::Held { request, .. } => self.parts.codec.headers(request).is_some_and(fits),
@@ -259,7 +259,7 @@ where
         let again = self.parts.codec.repeat(&request);
         if let Some(outside) = self.parts.outside(&request) {
             // Run again, it is the same request.
-            let _ = self.outside.set(Box::new(outside));
+            let _ = self.outside.set((!outside.is_empty()).then(|| Box::new(outside)));
         }
         *state = State::Started { spare: again.map(|again| (service.clone(), again)) };
         drop(state);
@@ -294,7 +294,10 @@ where
         if varies.is_empty() {
             return Some(None);
         }
-        let selection = Selection::of(varies, self.outside.get()?, name.beside());
+        let outside = self.outside.get()?.as_deref();
+        let none = HeaderMap::new();
+        let outside = outside.unwrap_or(&none);
+        let selection = Selection::of(varies, outside, name.beside());
         Some(Some(Arc::new(selection)))
     }
 

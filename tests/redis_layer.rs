@@ -58,12 +58,13 @@ fn scripts(server: &RedisServer) -> u64 {
         .sum()
 }
 
-/// Also where the answer is fresh for less than the setting would use it.
+/// Where the process does not hold it; also where the answer is fresh for less than the
+/// setting would use it.
 #[tokio::test]
 async fn c14_an_answer_that_is_used_again_costs_one_script() {
     let server = RedisServer::start();
     let calls = Arc::default();
-    let config = Config::builder().reuse(Duration::from_secs(20)).build().unwrap();
+    let config = Config::builder().reuse(Duration::from_secs(20)).local_results(0).build().unwrap();
     let [here, there] = [(), ()].map(|()| {
         let store = RedisStore::builder(server.url()).connect_lazy().unwrap();
         SingleFlightLayer::new(HttpKey::new()).store(store).config(config.clone())

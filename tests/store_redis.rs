@@ -109,7 +109,7 @@ async fn with_a_password() {
 #[tokio::test]
 async fn with_few_rights() {
     let server = RedisServer::start();
-    server.set_user("flight", &rights::of_the_guide());
+    server.set_user("flight", &[rights::of_the_guide(), rights::to_hold()].concat());
     // For those rules that look through all keys.
     server.set_user("flight", &["+scan".to_owned()]);
     hold_at(server.url_for("flight", rights::PASSWORD, 0)).await;
@@ -172,7 +172,7 @@ async fn in_a_cluster_without_push() {
 async fn in_a_cluster_with_few_rights() {
     let cluster = Cluster::start();
     for node in &cluster.nodes {
-        node.set_user("flight", &rights::in_a_cluster());
+        node.set_user("flight", &[rights::in_a_cluster(), rights::to_hold()].concat());
         node.set_user("flight", &["+scan".to_owned()]);
     }
     hold_at(cluster.url(&format!("flight:{}@", rights::PASSWORD))).await;
@@ -189,7 +189,7 @@ async fn on_other_servers() {
     for binary in binaries.split(':').filter(|binary| !binary.is_empty()) {
         println!("on {binary}");
         let server = RedisServer::start_binary(binary, &[]);
-        server.set_user("flight", &rights::of_the_guide());
+        server.set_user("flight", &[rights::of_the_guide(), rights::to_hold()].concat());
         server.set_user("flight", &["+scan".to_owned()]);
         let url = server.url_for("flight", rights::PASSWORD, 0);
         hold_at(format!("{url}?protocol=resp2")).await;

@@ -1,6 +1,6 @@
 //! Failures as gRPC has them.
 
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 
 use crate::{body::ResponseBody, error::Failure, frame::Head};
 
@@ -8,10 +8,10 @@ const UNAVAILABLE: HeaderValue = HeaderValue::from_static("14");
 const DEADLINE_EXCEEDED: HeaderValue = HeaderValue::from_static("4");
 
 /// The header or trailer that says how a call went.
-const STATUS: &str = "grpc-status";
+const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 /// The header of a call's time limit.
-pub(super) const TIMEOUT: &str = "grpc-timeout";
+pub(super) const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
 /// Whether an answer has come to its end: a gRPC one says in its head or in its
 /// trailers how the call went. Clients of HTTP/2 take some resets for a clean end.

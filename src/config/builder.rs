@@ -57,6 +57,22 @@ impl ConfigBuilder {
         self
     }
 
+    /// The most bytes of answers that a process holds, so that those that are used again
+    /// (see [`reuse`](Self::reuse)) cost no word to the store. An answer counts as 1 KiB at
+    /// least, and one that is larger than a sixteenth of this is not held. 0: none is.
+    /// Default: 16 MiB.
+    ///
+    /// What is held is what the store would say: an answer that has ended well, whole, and
+    /// that may be used again, for as long as it may. A process that
+    /// [forgets](crate::SingleFlightLayer::forget) a key holds nothing of it by then; others
+    /// hear of it as they do of pushes, at once, and where the connection is gone without a
+    /// word they hold nothing a heartbeat later. Stores that cannot tell of changes (Redis
+    /// without RESP3, or without `CLIENT TRACKING`) are asked at each use, as without it.
+    pub fn local_results(mut self, bytes: usize) -> Self {
+        self.config.local_results = bytes;
+        self
+    }
+
     /// How long a key whose answer may not be shared is left alone. Must be at
     /// least the lease and a second. One caller at a time runs as a probe meanwhile: the
     /// first whose answer may be shared ends it. Default: ten times the time to the head of

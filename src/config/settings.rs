@@ -38,6 +38,7 @@ pub struct Config {
     pub(crate) idle_timeout: Duration,
     pub(crate) retention: Duration,
     pub(crate) reuse: Duration,
+    pub(crate) local_results: usize,
     pub(crate) pass: Option<Duration>,
     pub(crate) wait_limit: Option<Duration>,
     pub(crate) release_rate: Option<u32>,
@@ -62,6 +63,7 @@ impl Default for Config {
             idle_timeout: Duration::from_secs(60),
             retention: Duration::from_secs(30),
             reuse: Duration::ZERO,
+            local_results: 16 * 1024 * 1024,
             pass: None,
             wait_limit: None,
             release_rate: None,
@@ -100,6 +102,11 @@ impl Config {
     #[must_use]
     pub fn margin(&self) -> Duration {
         self.lease / 6
+    }
+
+    /// Whether answers are used again by what this process holds of them.
+    pub(crate) fn holds(&self) -> bool {
+        !self.reuse.is_zero() && self.local_results > 0
     }
 
     /// How long the key of an answer that took `took` to its head is marked private.

@@ -166,9 +166,11 @@ impl Driver {
         let Some(lease) = run.guard.lease().cloned() else { return };
         let publication = run.publication.take();
         let mut told = self.offer(&lease, publication, shared).await;
+        self.found(lease.flight(), shared);
         if told == Told::Lost(Loss::Missing) {
             if let Some(lease) = self.own_again(&mut run).await {
                 told = self.offer(&lease, None, shared).await;
+                self.found(lease.flight(), shared);
             } else if run.guard.lease().is_some_and(|held| held.flight() != lease.flight()) {
                 // Granted too late to be used: it is let go.
                 return;

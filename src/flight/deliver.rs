@@ -115,6 +115,7 @@ impl Driver {
                     reuse: Reuse::Never,
                     selection: found.terms.selection,
                 };
+                self.found(found.flight, &run);
                 self.flight.decide(Verdict::Replay { run, origin });
                 Some(Next::Over)
             }

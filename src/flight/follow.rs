@@ -236,6 +236,7 @@ impl Driver {
             (EndStatus::Done, Some(seal)) => match inflow.close(seal) {
                 Some(run) => {
                     let origin = inflow.origin();
+                    self.found(inflow.flight(), &run);
                     self.flight.decide(Verdict::Replay { run, origin });
                     Next::Over
                 }

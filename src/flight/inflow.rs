@@ -43,6 +43,10 @@ impl Inflow {
         self.decoder.next()
     }
 
+    pub(super) fn flight(&self) -> FlightRef {
+        self.flight
+    }
+
     pub(super) fn origin(&self) -> Origin {
         self.origin
     }

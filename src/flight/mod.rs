@@ -15,6 +15,7 @@ use crate::{
     flights::{Flight, Verdict},
     id::{FlightId, FlightRef, WaiterId},
     lease::{OwnerGuard, Probe},
+    log::SharedRun,
     store::{Join, Joined, StoreError, StoreErrorKind},
 };
 
@@ -23,6 +24,7 @@ mod attend;
 mod conclude;
 mod deliver;
 mod follow;
+mod hold;
 mod inflow;
 mod line;
 mod own;
@@ -66,6 +68,8 @@ struct Driver {
     gave_up: Option<FlightRef>,
     /// Whether others wait for the run that it had.
     yields: bool,
+    /// What came of it, where this process may hold that.
+    found: Option<(FlightRef, SharedRun)>,
 }
 
 impl Drop for Driver {
@@ -105,6 +109,7 @@ impl Driver {
             inflow: None,
             gave_up: None,
             yields: false,
+            found: None,
         }
     }
 
@@ -119,7 +124,11 @@ impl Driver {
                 return;
             }
         }
-        Box::pin(self.run_by_store()).await;
+        Box::pin(async move {
+            self.run_by_store().await;
+            self.hold().await;
+        })
+        .await;
     }
 
     /// Leave to run at once, where there is no other process and nothing that the store

@@ -29,6 +29,11 @@ impl Name {
         self.hash
     }
 
+    /// How many bytes its key has.
+    pub(crate) fn size(&self) -> usize {
+        self.key.as_bytes().len()
+    }
+
     pub(crate) fn digest(&self) -> &KeyDigest {
         self.digest.get_or_init(|| self.digester.digest(&self.key))
     }

@@ -7,14 +7,20 @@
 //! that some have not had are let go no faster than at a certain rate, so that readers
 //! of a fast body are not broken off for being a little slower than each other.
 
-use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
+use bytes::BytesMut;
 use http::HeaderMap;
 use slab::Slab;
 use tokio::time::Instant;
 
 use crate::{
-    frame::{Frame, Head},
+    frame::{Frame, Head, copied},
     selection::Selection,
     sync::{
         Mutex, MutexGuard, Notify, PoisonError,
@@ -48,11 +54,23 @@ pub(crate) struct SharedRun {
     pub(crate) selection: Option<Arc<Selection>>,
 }
 
+impl SharedRun {
+    /// The same answer, without anything else that its bytes keep in memory; and how many
+    /// they are. None where it is not whole, or its body has more than `most` bytes.
+    pub(crate) fn copied(&self, most: usize) -> Option<(Self, usize)> {
+        let (log, held) = self.log.copied(most)?;
+        let head = Arc::new(self.head.copied());
+        let bytes = held + head.size();
+        let run = Self { head, log, reuse: self.reuse, selection: self.selection.clone() };
+        Some((run, bytes))
+    }
+}
+
 /// The frames of one body so far.
 pub(crate) struct Log {
     state: Mutex<State>,
-    /// Told of frames and of the end.
-    grown: Arc<Notify>,
+    /// Told of frames and of the end; there once somebody has waited for them.
+    grown: OnceLock<Arc<Notify>>,
     /// Told when a reader has moved on or left.
     drained: Notify,
     overflowed: AtomicBool,
@@ -104,7 +122,7 @@ impl Log {
     pub(crate) fn new(most: usize, promised: Option<u64>) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::default(),
-            grown: Arc::default(),
+            grown: OnceLock::new(),
             drained: Notify::new(),
             overflowed: AtomicBool::new(false),
             overflow: Notify::new(),
@@ -123,6 +141,35 @@ impl Log {
         log
     }
 
+    /// A log of the same body that keeps nothing else in memory, in one frame and its
+    /// trailers; and what its frames count. None where the body is not all there, or has
+    /// more than `most` bytes.
+    fn copied(&self, most: usize) -> Option<(Arc<Self>, usize)> {
+        let frames = {
+            let state = self.state();
+            let is_whole = state.first == 0 && matches!(state.end, Some(End::Clean));
+            if !is_whole || state.data_bytes > most as u64 {
+                return None;
+            }
+            state.frames.clone()
+        };
+        let copy = Self::new(usize::MAX, self.promised);
+        let mut data = BytesMut::with_capacity(usize::try_from(self.data_bytes()).ok()?);
+        let mut trailers = None;
+        for frame in &frames {
+            match frame {
+                Frame::Data(bytes) => data.extend_from_slice(bytes),
+                Frame::Trailers(map) => trailers = Some(copied(map)),
+            }
+        }
+        if !data.is_empty() {
+            copy.push(Frame::Data(data.freeze()));
+        }
+        copy.finish(trailers);
+        let held = copy.held();
+        Some((copy, held))
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing panics while the lock is held, so what is behind it is whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -131,7 +178,19 @@ impl Log {
     /// Appends a frame, and lets nothing go for it. After the end it is dropped.
     pub(crate) fn push(&self, frame: Frame) {
         self.state().push(frame);
-        self.grown.notify_waiters();
+        self.tell();
+    }
+
+    /// Wakes those who wait. Whoever has not asked for that yet looks again afterwards.
+    fn tell(&self) {
+        if let Some(grown) = self.grown.get() {
+            grown.notify_waiters();
+        }
+    }
+
+    /// What is told of every change that comes after this.
+    fn grown(&self) -> &Arc<Notify> {
+        self.grown.get_or_init(Arc::default)
     }
 
     /// Waits until there is room for this frame: until all readers, but for those who
@@ -199,7 +258,7 @@ impl Log {
         }
         state.end.get_or_insert(End::Clean);
         drop(state);
-        self.grown.notify_waiters();
+        self.tell();
     }
 
     /// Ends the body, once.
@@ -216,7 +275,7 @@ impl Log {
             }
         };
         drop(late);
-        self.grown.notify_waiters();
+        self.tell();
     }
 
     /// Whether the body has come to an end, good or bad.
@@ -227,7 +286,7 @@ impl Log {
     /// Waits until the body has come to an end.
     pub(crate) async fn ended(&self) {
         loop {
-            let grown = self.grown.notified();
+            let grown = self.grown().notified();
             if self.has_ended() {
                 return;
             }

@@ -54,7 +54,7 @@ impl Reader {
             if let Some(next) = self.look() {
                 return Poll::Ready(next);
             }
-            let grown = &self.log.grown;
+            let grown = self.log.grown();
             match &mut self.grown {
                 // Made before the look that follows, it sees every change since.
                 None => self.grown = Some(Box::pin(Arc::clone(grown).notified_owned())),

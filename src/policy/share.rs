@@ -3,11 +3,13 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use http::{
-    HeaderMap, StatusCode,
+    HeaderMap, HeaderName, StatusCode,
     header::{CACHE_CONTROL, SET_COOKIE, TRANSFER_ENCODING},
 };
 
 use crate::headers::{is_token, members};
+
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 /// With whom a response is shared: what a [`SharePolicy`] says of it, and what inner
 /// says of one response by putting this into its extensions.
@@ -198,5 +200,5 @@ pub(crate) fn is_coded_for_transfer(headers: &HeaderMap) -> bool {
 
 /// Whether gRPC says, in headers or in trailers, that a call failed.
 pub(crate) fn is_grpc_error(fields: &HeaderMap) -> bool {
-    fields.get("grpc-status").is_some_and(|status| status != "0")
+    fields.get(GRPC_STATUS).is_some_and(|status| status != "0")
 }

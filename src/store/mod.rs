@@ -18,6 +18,7 @@ use crate::{
 };
 
 mod error;
+mod held;
 mod memory;
 #[cfg(feature = "redis")]
 mod redis;
@@ -30,6 +31,7 @@ pub(crate) use self::redis::fuzzing;
 pub use self::redis::{RedisStore, RedisStoreBuilder};
 pub use self::{
     error::{StoreError, StoreErrorKind},
+    held::{Held, Vigil},
     memory::MemoryStore,
     step::{
         Abandoned, Append, Appended, Beat, BeatReply, EndStatus, Finish, Finished, Join, Joined,
@@ -169,6 +171,23 @@ pub trait Session: Send {
     /// who follow it: they get [`Joined::Failed`] with [`EndStatus::Stopped`]. Whoever
     /// comes after begins anew. What has ended already stays as it is.
     fn stop(&mut self) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Asks whether this flight's answer is the one that a fresh caller would get, so that
+    /// this process may give it to its callers without a word to the store. None where it
+    /// is not, and where the store cannot say when that changes; by default none can.
+    ///
+    /// From this step on the [vigil](Held::vigil) hears of every change of the record: that
+    /// it is forgotten, that another flight begins, that the data is lost. It stands no
+    /// longer than `silence` after the last moment of which it is certain that it would
+    /// have heard.
+    fn hold(
+        &mut self,
+        flight: FlightRef,
+        silence: Duration,
+    ) -> BoxFuture<'_, Result<Option<Held>, StoreError>> {
+        let _ = (flight, silence);
+        Box::pin(std::future::ready(Ok(None)))
+    }
 }
 
 /// The line on which the keeper renews leases and watches followed flights.

@@ -20,14 +20,15 @@ use bytes::Bytes;
 use tower_singleflight::{
     FlightId, FlightRef, KeyDigest, WaiterId,
     store::{
-        Abandoned, Badge, Beat, BeatReply, EndStatus, Finish, Finished, Heartbeat, Join, Joined,
-        KeyView, Pushed, Session, Store,
+        Abandoned, Badge, Beat, BeatReply, EndStatus, Finish, Finished, Heartbeat, Held, Join,
+        Joined, KeyView, Pushed, Session, Store,
     },
 };
 
 pub(crate) mod chain;
 pub(crate) mod end;
 pub(crate) mod follow;
+pub(crate) mod held;
 pub(crate) mod listen;
 pub(crate) mod look;
 pub(crate) mod own;
@@ -178,6 +179,11 @@ impl Node {
 
     pub(crate) async fn stop(&mut self) {
         self.session.stop().await.expect("stopped");
+    }
+
+    /// Asks to hold this flight's answer, for so long in silence.
+    pub(crate) async fn hold(&mut self, flight: FlightRef, silence: Duration) -> Option<Held> {
+        self.session.hold(flight, silence).await.expect("hold")
     }
 
     pub(crate) async fn leave(&mut self, waiter: WaiterId) {

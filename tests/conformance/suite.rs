@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture};
 
-use super::{Engine, chain, end, follow, listen, look, own, seal, stream};
+use super::{Engine, chain, end, follow, held, listen, look, own, seal, stream};
 
 /// All rules. Those that are `pushed` are about pushes alone.
 macro_rules! rules {
@@ -124,6 +124,13 @@ macro_rules! rules {
                 owner_hears_who_comes_to_wait
                 nobody_comes_unheard
                 deafened_owner_hears_nothing
+            }
+            held pushed {
+                answer_is_held_as_old_as_it_is
+                what_no_fresh_caller_gets_is_not_held
+                forgotten_answer_is_held_no_longer
+                answer_is_held_until_the_next_flight
+                stop_leaves_what_is_held
             }
         }
     };

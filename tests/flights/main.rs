@@ -4,6 +4,7 @@
 mod crowds;
 mod forget;
 mod handover;
+mod held;
 mod herd;
 mod histories;
 #[path = "../support/history/mod.rs"]

@@ -47,6 +47,7 @@ impl Rig {
             .unwrap();
         let config = Config::builder()
             .reuse(Duration::from_secs(30))
+            .local_results(0)
             .store_down(StoreDown::Reject)
             .build()
             .unwrap();

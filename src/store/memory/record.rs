@@ -242,6 +242,20 @@ impl Record {
         }
     }
 
+    /// How old this flight's answer is and may be, where a fresh caller would get it.
+    pub(super) fn fresh(
+        &mut self,
+        flight: FlightRef,
+        now: Instant,
+    ) -> Option<(Duration, Duration)> {
+        self.purge(now);
+        let meta = self.meta.as_ref().filter(|meta| meta.owner == flight)?;
+        let end = meta.end.as_ref().filter(|end| end.status == EndStatus::Done)?;
+        let age = now.saturating_duration_since(end.at);
+        let is_whole = self.kept.answer_of(flight).is_some() && !self.kept.is_trimmed(flight);
+        (is_whole && age < end.fresh).then_some((age, end.fresh))
+    }
+
     /// How many wait.
     pub(super) fn live(&self, now: Instant) -> u32 {
         self.meta.as_ref().map_or(0, |meta| meta.live(now))

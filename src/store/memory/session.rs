@@ -1,6 +1,6 @@
 //! The protocol's steps, each under the lock of its key's shard.
 
-use std::{future, sync::Arc, time::Duration};
+use std::{fmt, future, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -13,7 +13,7 @@ use crate::{
     id::{FlightRef, KeyDigest},
     store::{
         Abandoned, Append, Appended, Badge, Beat, BeatReply, BoxFuture, Finish, Finished,
-        Heartbeat, Join, Joined, Loss, Pieces, Pushed, Session, StoreError,
+        Heartbeat, Held, Join, Joined, Loss, Pieces, Pushed, Session, StoreError, Vigil,
     },
     trace::TraceParent,
 };
@@ -109,6 +109,39 @@ impl Session for MemorySession {
         self.shards.stop(&self.key);
         Box::pin(future::ready(Ok(())))
     }
+
+    fn hold(
+        &mut self,
+        flight: FlightRef,
+        _silence: Duration,
+    ) -> BoxFuture<'_, Result<Option<Held>, StoreError>> {
+        Box::pin(async move {
+            let held = self.shards.fresh(&self.key, flight);
+            Ok(held.map(|(age, fresh)| {
+                let (shards, key) = (Arc::clone(&self.shards), self.key);
+                Held { age, fresh, vigil: Box::new(MemoryVigil { shards, key, flight }) }
+            }))
+        })
+    }
+}
+
+/// Looks at the record itself, which is as near as what is held of it.
+struct MemoryVigil {
+    shards: Arc<Shards>,
+    key: KeyDigest,
+    flight: FlightRef,
+}
+
+impl Vigil for MemoryVigil {
+    fn stands(&self) -> bool {
+        self.shards.fresh(&self.key, self.flight).is_some()
+    }
+}
+
+impl fmt::Debug for MemoryVigil {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryVigil").field("flight", &self.flight).finish_non_exhaustive()
+    }
 }
 
 impl Drop for MemorySession {
@@ -188,6 +221,11 @@ impl Shards {
     fn fetch(&self, key: &KeyDigest) -> Option<Bytes> {
         let now = Instant::now();
         self.lock(key).existing(key, now, |entry| entry.record.fetch(now)).flatten()
+    }
+
+    fn fresh(&self, key: &KeyDigest, flight: FlightRef) -> Option<(Duration, Duration)> {
+        let now = Instant::now();
+        self.lock(key).existing(key, now, |entry| entry.record.fresh(flight, now)).flatten()
     }
 
     fn append(&self, key: &KeyDigest, append: Append) -> Appended {

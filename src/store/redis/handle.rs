@@ -44,7 +44,9 @@ use crate::{
 /// ```
 ///
 /// A database other than 0 needs `+select`, sentinels need `+role`, each node of a cluster
-/// `+ssubscribe +sunsubscribe +spublish +asking +cluster|slots`.
+/// `+ssubscribe +sunsubscribe +spublish +asking +cluster|slots`. Where answers are used again
+/// and processes are to [hold](crate::ConfigBuilder::local_results) them,
+/// `+client|tracking +client|caching +hmget`; without these each use asks the server.
 ///
 /// Looking through all keys ([`Store::scan`]) needs `+scan` besides.
 ///

@@ -7,7 +7,10 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -21,6 +24,7 @@ use super::{
     push,
     queue::Queue,
     seat::Seat,
+    vigil::{Pulse, Vigils},
 };
 use crate::{id::KeyDigest, store::Pushed};
 
@@ -31,6 +35,9 @@ pub(super) struct Hub {
     pub(super) limit: Duration,
     /// Told when the line comes or goes.
     pub(super) changed: Arc<Notify>,
+    pub(super) pulse: Arc<Pulse>,
+    /// The line by which the server does not tell of changes.
+    deaf: AtomicU64,
     table: Mutex<Table>,
 }
 
@@ -42,6 +49,7 @@ pub(super) struct Table {
     /// In a cluster: subscriptions whose end was asked for, and how often.
     pub(super) leaving: HashMap<KeyDigest, u32>,
     pub(super) marks: u64,
+    pub(super) vigils: Vigils,
     keeper: Option<AbortHandle>,
     connecting: bool,
     lines: u64,
@@ -56,8 +64,8 @@ pub(super) struct Line {
 
 impl Hub {
     pub(super) fn new(connector: Connector, names: Names, limit: Duration) -> Self {
-        let changed = Arc::default();
-        Self { connector, names, limit, changed, table: Mutex::default() }
+        let (changed, pulse, deaf, table) = Default::default();
+        Self { connector, names, limit, changed, pulse, deaf, table }
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, Table> {
@@ -94,6 +102,7 @@ impl Hub {
         }
         // A runtime that ended took the connection's task with it.
         table.line = None;
+        table.vigils.fall_all();
         table.connecting = true;
         let keeper = tokio::spawn(line::keep(Arc::downgrade(self), Arc::clone(&self.changed)));
         table.keeper = Some(keeper.abort_handle());
@@ -143,6 +152,7 @@ impl Hub {
         }
         table.leaving.clear();
         table.connecting = false;
+        table.vigils.fall_all();
         table.line = Some(Line { number, connection: connection.clone() });
         let sent = (!pipe.is_empty()).then(|| Sent::new(connection, pipe));
         let listeners = table.listeners.values().flatten().cloned().collect();
@@ -153,9 +163,29 @@ impl Hub {
 
     /// The line is of no more use.
     pub(super) fn give_up(&self, number: u64) {
-        let gone = self.table().line.take_if(|line| line.number == number);
+        let gone = {
+            let mut table = self.table();
+            let gone = table.line.take_if(|line| line.number == number);
+            if gone.is_some() {
+                table.vigils.fall_all();
+            }
+            gone
+        };
         if gone.is_some() {
             self.changed.notify_waiters();
+        }
+    }
+
+    /// Whether the server is known not to tell of changes on this line.
+    pub(super) fn is_deaf(&self, number: u64) -> bool {
+        self.deaf.load(Ordering::Relaxed) == number
+    }
+
+    /// The server does not tell of changes on this line.
+    pub(super) fn deafen(&self, number: u64) {
+        if self.deaf.swap(number, Ordering::Relaxed) != number {
+            let address = &self.connector;
+            tracing::info!(%address, "no CLIENT TRACKING: answers are looked up at each use");
         }
     }
 
@@ -169,7 +199,21 @@ impl Hub {
             PushKind::Disconnection => self.give_up(number),
             PushKind::Message | PushKind::SMessage => self.message(info.data),
             PushKind::SUnsubscribe => self.ended(&info.data),
+            PushKind::Invalidate if self.has_line(number) => self.changed_records(&info.data),
             _ => {}
+        }
+    }
+
+    /// Records have changed that were read on the line; all of them, where none is named.
+    fn changed_records(&self, data: &[Value]) {
+        let mut table = self.table();
+        let Some(Value::Array(names)) = data.first() else { return table.vigils.fall_all() };
+        for name in names {
+            if let Value::BulkString(name) = name
+                && let Some(key) = self.names.key_of_meta(name)
+            {
+                table.vigils.fall(key);
+            }
         }
     }
 

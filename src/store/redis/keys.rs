@@ -113,6 +113,9 @@ mod tests {
         assert_eq!(names.key_of_channel(channel.to_uppercase().as_bytes()), None);
         assert_eq!(names.key_of_channel(&channel.as_bytes()[..channel.len() - 2]), None);
         assert_eq!(names.key_of_channel(b""), None);
+        assert_eq!(names.key_of_meta(names.meta(key).as_bytes()), Some(key));
+        assert_eq!(names.key_of_meta(names.result(key).as_bytes()), None);
+        assert_eq!(names.key_of_meta(b"ai:flight"), None);
     }
 
     #[test]

@@ -64,11 +64,11 @@ pub(super) async fn keep(hub: Weak<Hub>, changed: Arc<Notify>) {
                 let gone = changed.notified();
                 tokio::pin!(gone);
                 gone.as_mut().enable();
-                match hub.upgrade() {
+                let rest = match hub.upgrade() {
                     None => return,
                     Some(hub) if !hub.has_line(number) => break,
-                    Some(_) => {}
-                }
+                    Some(hub) => hub.rest(),
+                };
                 tokio::select! {
                     () = gone => {}
                     // Pushes come from the server that is written to.
@@ -77,11 +77,23 @@ pub(super) async fn keep(hub: Weak<Hub>, changed: Arc<Notify>) {
                             hub.give_up(number);
                         }
                     }
+                    () = over(rest) => {
+                        if let Some(hub) = hub.upgrade() {
+                            hub.take_pulse(number).await;
+                        }
+                    }
                 }
             }
         }
         tokio::time::sleep(wait.mul_f64(rand::random_range(0.5..1.0))).await;
         wait = (wait * 2).min(LONGEST_WAIT);
+    }
+}
+
+async fn over(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -51,5 +51,6 @@ mod suspect;
 mod term;
 #[cfg(feature = "tls")]
 mod tls;
+mod vigil;
 
 pub use self::{builder::RedisStoreBuilder, handle::RedisStore};

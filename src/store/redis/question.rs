@@ -6,6 +6,7 @@ use super::{
     gate::{Gate, TRANSFER},
     pool::Request,
     seat::Seat,
+    vigil::RedisVigil,
 };
 use crate::id::KeyDigest;
 
@@ -25,6 +26,13 @@ pub(super) enum Way<'a> {
     /// On the line that pushes come by, from this seat, which it takes first; as `Small`
     /// where there is no line.
     Seated(&'a mut Option<Seat>),
+    /// On that line, which tells of the next change of what is read; not at all where that
+    /// cannot be had.
+    Tracked {
+        /// None where that cannot be had.
+        vigil: &'a mut Option<RedisVigil>,
+        silence: Duration,
+    },
 }
 
 impl Question<'_> {
@@ -32,7 +40,7 @@ impl Question<'_> {
     pub(super) fn limit(&self, gate: &Gate) -> Duration {
         match self.way {
             Way::Large => gate.limit() * TRANSFER,
-            Way::Small | Way::Seated(_) => gate.limit(),
+            Way::Small | Way::Seated(_) | Way::Tracked { .. } => gate.limit(),
         }
     }
 }

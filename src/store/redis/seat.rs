@@ -123,10 +123,10 @@ impl Drop for Seat {
 /// Ends what is sent to a node of a cluster. A node that lost a slot says so unasked,
 /// by what the client takes for an answer: all that come after it are then taken for
 /// those of the question before. What does not end with its own mark is such a one.
-struct Mark(Option<u64>);
+pub(super) struct Mark(Option<u64>);
 
 impl Mark {
-    fn on(table: &mut Table, hub: &Hub, pipe: &mut Pipeline) -> Self {
+    pub(super) fn on(table: &mut Table, hub: &Hub, pipe: &mut Pipeline) -> Self {
         if !hub.names.is_sharded() {
             return Self(None);
         }
@@ -137,7 +137,7 @@ impl Mark {
     }
 
     /// The answers without the mark.
-    fn check(&self, answers: Answer) -> Answer {
+    pub(super) fn check(&self, answers: Answer) -> Answer {
         let Some(mark) = self.0 else { return answers };
         let mut values = answers?;
         match values.pop() {

@@ -14,13 +14,13 @@ use super::{
     reply,
     script::Call,
     seat::Seat,
-    step,
+    step, vigil,
 };
 use crate::{
     id::{FlightRef, KeyDigest},
     store::{
-        Abandoned, Append, Appended, Badge, BeatReply, BoxFuture, Finish, Finished, Join, Joined,
-        Pieces, Pushed, Session, StoreError,
+        Abandoned, Append, Appended, Badge, BeatReply, BoxFuture, Finish, Finished, Held, Join,
+        Joined, Pieces, Pushed, Session, StoreError,
     },
     trace::TraceParent,
 };
@@ -220,6 +220,24 @@ impl Session for RedisSession {
         Box::pin(async move {
             let call = step::stop(&self.shared.names, self.key);
             reply::gone(self.ask(Request::script(&call), Way::Small).await?).map(drop)
+        })
+    }
+
+    fn hold(
+        &mut self,
+        flight: FlightRef,
+        silence: Duration,
+    ) -> BoxFuture<'_, Result<Option<Held>, StoreError>> {
+        Box::pin(async move {
+            let read = vigil::read(&self.shared.names, self.key);
+            let mut vigil = None;
+            let way = Way::Tracked { vigil: &mut vigil, silence };
+            let answer = self.ask(Request::command(&read), way).await?;
+            let Some((vigil, (age, fresh))) = vigil.zip(vigil::fresh(answer, flight)) else {
+                return Ok(None);
+            };
+            vigil.keep(fresh.saturating_sub(age));
+            Ok(Some(Held { age: age + vigil.age(), fresh, vigil: Box::new(vigil) }))
         })
     }
 }

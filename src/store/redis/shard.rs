@@ -146,6 +146,14 @@ impl Shard {
                 // The line subscribes the seat when it is up, and then says to look.
                 self.pool.send(request).await
             }
+            (Way::Tracked { .. }, _) if request.asking => Ok(Value::Nil),
+            (Way::Tracked { vigil, silence }, What::Command(read)) => {
+                self.hub.keep();
+                self.hub.line_opened(limit / 2).await;
+                let (value, tracked) = self.hub.track(question.key, read, *silence).await?;
+                **vigil = tracked;
+                Ok(value)
+            }
             _ => self.pool.send(request).await,
         }
     }
