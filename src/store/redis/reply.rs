@@ -101,6 +101,15 @@ pub(super) fn counted(value: Value) -> Result<u64, StoreError> {
     Reply::new(value)?.number()
 }
 
+/// How many have joined a flight, and how many pieces it has, of one that runs; none where
+/// another state is told of.
+pub(super) fn runs(value: Value, flight: FlightRef) -> Option<(u32, u64)> {
+    let mut reply = Reply::new(value).ok()?;
+    let is_it = reply.flight().ok()? == flight && reply.bytes().ok()? == b"running";
+    // What is not written is none.
+    is_it.then(|| (reply.small().unwrap_or(0), reply.number().unwrap_or(0)))
+}
+
 struct Reply(std::vec::IntoIter<Value>);
 
 impl Reply {

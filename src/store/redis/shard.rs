@@ -13,10 +13,14 @@ use super::{
     gate::{Gate, TRANSFER},
     hub::Hub,
     keys::Names,
-    pool::{Pool, Request, What},
+    pool::{Pool, Request},
     question::{Question, Way},
+    seat::Seat,
 };
-use crate::store::{StoreError, StoreErrorKind};
+use crate::{
+    id::KeyDigest,
+    store::{StoreError, StoreErrorKind},
+};
 
 /// What servers have in common.
 #[derive(Clone, Debug)]
@@ -130,24 +134,35 @@ impl Shard {
 
     async fn put(&self, question: &mut Question<'_>, limit: Duration) -> Result<Value, StoreError> {
         let request = question.request;
-        match (&mut question.way, request.what) {
-            (Way::Large, _) => self.bodies.send(request).await,
-            (Way::Seated(seat), What::Script { call, .. }) if !request.asking => {
-                self.hub.keep();
-                self.hub.line_opened(limit / 2).await;
-                let seat = seat.get_or_insert_with(|| self.hub.seat(question.key));
-                seat.move_to(&self.hub);
-                match seat.send(call).await {
-                    // It broke while it was idle: no answer was processed, so ask again.
-                    Some(Err(error)) if error.kind() == StoreErrorKind::Disconnected => {}
-                    Some(answer) => return answer,
-                    None => {}
-                }
-                // The line subscribes the seat when it is up, and then says to look.
-                self.pool.send(request).await
+        match &mut question.way {
+            Way::Large => self.bodies.send(request).await,
+            Way::Seated(seat) if !request.asking => {
+                // Apart: few questions go this way, and all would be as large.
+                Box::pin(self.put_seated(seat, question.key, request, limit)).await
             }
             _ => self.pool.send(request).await,
         }
+    }
+
+    async fn put_seated(
+        &self,
+        seat: &mut Option<Seat>,
+        key: KeyDigest,
+        request: Request<'_>,
+        limit: Duration,
+    ) -> Result<Value, StoreError> {
+        self.hub.keep();
+        self.hub.line_opened(limit / 2).await;
+        let seat = seat.get_or_insert_with(|| self.hub.seat(key));
+        seat.move_to(&self.hub);
+        match seat.send(request.what).await {
+            // It broke while it was idle: no answer was processed, so ask again.
+            Some(Err(error)) if error.kind() == StoreErrorKind::Disconnected => {}
+            Some(answer) => return answer,
+            None => {}
+        }
+        // The line subscribes the seat when it is up, and then says to look.
+        self.pool.send(request).await
     }
 
     // All that scripts do: a server that refuses a part of it would be found away again

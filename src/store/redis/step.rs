@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bb8_redis::redis::Cmd;
+
 use super::{
     keys::Names,
     script::{ABANDON, APPEND, Call, FINISH, FORGET, JOIN, LEAVE, RELEASE, RENEW, SEQ, STOP},
@@ -13,8 +15,9 @@ use crate::{
 
 /// Records up to this many bytes go through a script; larger ones are staged.
 pub(super) const INLINE_MAX: usize = 4096;
-/// Records and pieces up to this many bytes travel inside the push.
-pub(super) const PUSH_MAX: usize = 16_384;
+/// Records and pieces up to this many bytes travel inside the push: what holds 16 KiB of
+/// data, with all that comes with it.
+pub(super) const PUSH_MAX: usize = 20_480;
 /// The longest time that a step asks for, some thirty years.
 pub(super) const MILLIS_MAX: u64 = 1 << 40;
 // Beyond, a Lua number is not exact; no honest token comes near.
@@ -37,18 +40,20 @@ pub(super) fn join(
     if !names.is_sharded() {
         call = call.key(names.owner_seq());
     }
-    call.arg(join.flight)
+    call = call
+        .arg(join.flight)
         .arg(join.waiter)
         .arg(join.known.min(TOKEN_MAX))
         .arg(millis(join.lease))
         .arg(join.reuse.as_millis())
         .arg(millis(join.retention))
-        .arg(u8::from(join.look_only))
-        .arg(mark.map_or(0, millis))
-        .arg(INLINE_MAX)
-        .arg(names.channel(key))
-        .arg(names.publish())
-        .arg(prefetched.min(TOKEN_MAX))
+        .arg(names.channels());
+    if join.look_only {
+        call = call.arg(mark.map_or(0, millis));
+    } else if names.is_sharded() {
+        call = call.arg("");
+    }
+    if names.is_sharded() { call.arg(prefetched.min(TOKEN_MAX)).publish(names) } else { call }
 }
 
 pub(super) fn renew(names: &Names, key: KeyDigest, flight: FlightRef, lease: Duration) -> Call {
@@ -84,11 +89,12 @@ pub(super) fn append(names: &Names, key: KeyDigest, append: &Append) -> Call {
         .arg(append.kept_from.min(TOKEN_MAX))
         .arg(millis(append.keep))
         .arg(inline)
-        .arg(names.channel(key))
+        .arg(names.channels())
         .arg(names.publish());
     append.pieces.iter().fold(call, |call, piece| call.bytes(piece))
 }
 
+/// What there is nothing of is not sent: few bytes go for an answer that nobody waits for.
 pub(super) fn finish(names: &Names, key: KeyDigest, finish: &Finish) -> Call {
     let (form, body): (&str, &[u8]) = match (&finish.seal, &finish.record) {
         (Some(_), _) => ("sealed", b""),
@@ -96,28 +102,31 @@ pub(super) fn finish(names: &Names, key: KeyDigest, finish: &Finish) -> Call {
         (None, Some(record)) if record.len() <= INLINE_MAX => ("inline", record),
         (None, Some(_)) => ("staged", b""),
     };
-    let (pieces, proof): (u64, &[u8]) =
-        finish.seal.as_ref().map_or((0, b""), |seal| (seal.pieces, &seal.proof));
-    FINISH
-        .call()
-        .key(names.meta(key))
-        .key(names.waiters(key))
-        .key(names.result(key))
-        .key(names.stream(key))
-        .key(names.staged(key, finish.flight.id))
+    let mut call = FINISH.call().key(names.meta(key)).key(names.waiters(key));
+    let is_kept = form == "kept" && finish.status == EndStatus::Done;
+    if !is_kept {
+        call = call.key(names.stream(key)).key(names.result(key));
+    }
+    if form == "staged" {
+        call = call.key(names.staged(key, finish.flight.id));
+    }
+    call = call
         .arg(finish.flight.token)
         .arg(finish.flight.id)
         .arg(word(finish.status))
-        .arg(form)
-        .bytes(body)
-        .arg(finish.fresh.as_millis().min(MILLIS_MAX.into()))
         .arg(millis(finish.keep))
-        .arg(&finish.report)
-        .arg(names.channel(key))
-        .arg(names.publish())
-        .arg(PUSH_MAX)
-        .arg(pieces.min(TOKEN_MAX))
-        .bytes(proof)
+        .arg(names.channels());
+    let says_more = !finish.report.is_empty() || finish.seal.is_some() || names.is_sharded();
+    if !is_kept || says_more {
+        let fresh = finish.fresh.as_millis().min(MILLIS_MAX.into());
+        call = call.arg(form).arg(fresh).bytes(body);
+    }
+    if says_more {
+        let (pieces, proof): (u64, &[u8]) =
+            finish.seal.as_ref().map_or((0, b""), |seal| (seal.pieces, &seal.proof));
+        call = call.arg(&finish.report).arg(pieces.min(TOKEN_MAX)).bytes(proof).publish(names);
+    }
+    call
 }
 
 pub(super) fn abandon(names: &Names, key: KeyDigest, flight: FlightRef) -> Call {
@@ -127,8 +136,8 @@ pub(super) fn abandon(names: &Names, key: KeyDigest, flight: FlightRef) -> Call 
         .key(names.waiters(key))
         .arg(flight.token)
         .arg(flight.id)
-        .arg(names.channel(key))
-        .arg(names.publish())
+        .arg(names.channels())
+        .publish(names)
 }
 
 pub(super) fn release(
@@ -144,8 +153,8 @@ pub(super) fn release(
         .arg(flight)
         .arg(token.unwrap_or(0))
         .arg(word(status))
-        .arg(names.channel(key))
-        .arg(names.publish())
+        .arg(names.channels())
+        .publish(names)
 }
 
 pub(super) fn leave(names: &Names, key: KeyDigest, waiter: WaiterId) -> Call {
@@ -153,20 +162,24 @@ pub(super) fn leave(names: &Names, key: KeyDigest, waiter: WaiterId) -> Call {
 }
 
 pub(super) fn forget(names: &Names, key: KeyDigest) -> Call {
-    FORGET.call().key(names.meta(key)).arg(names.channel(key)).arg(names.publish())
+    FORGET.call().key(names.meta(key)).arg(names.channels()).publish(names)
 }
 
 pub(super) fn stop(names: &Names, key: KeyDigest) -> Call {
-    STOP.call()
-        .key(names.meta(key))
-        .key(names.waiters(key))
-        .arg(names.channel(key))
-        .arg(names.publish())
+    STOP.call().key(names.meta(key)).key(names.waiters(key)).arg(names.channels()).publish(names)
 }
 
 /// In a cluster: says what token was given out, and asks for a number above it.
 pub(super) fn count_on(names: &Names, token: u64) -> Call {
     SEQ.call().key(names.owner_seq()).arg(token.min(TOKEN_MAX))
+}
+
+/// What stands in the record of a flight that runs, without a script.
+pub(super) fn state(names: &Names, key: KeyDigest) -> Cmd {
+    let mut get = Cmd::new();
+    get.arg("HMGET").arg(names.meta(key));
+    get.arg("ownerToken").arg("flight").arg("status").arg("joins").arg("next");
+    get
 }
 
 /// At least one: a key with no time left would be gone, or stay for ever.
