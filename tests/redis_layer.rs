@@ -58,6 +58,92 @@ fn scripts(server: &RedisServer) -> u64 {
         .sum()
 }
 
+/// How often the server ran each command since it was asked to count anew, also out of
+/// scripts; and how many bytes came in.
+fn costs(server: &RedisServer) -> (Vec<(String, u64)>, u64) {
+    let count = |line: &String| {
+        let (command, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        let own = ["info", "config|resetstat", "client|setinfo"].contains(&command);
+        let calls = rest.split(',').next()?.parse().ok()?;
+        (!own).then(|| (command.to_owned(), calls))
+    };
+    let lines = server.lines(&["INFO", "commandstats"]);
+    let mut commands: Vec<_> = lines.iter().filter_map(count).collect();
+    commands.sort();
+    let lines = server.lines(&["INFO", "stats"]);
+    let bytes = lines.iter().find_map(|line| line.strip_prefix("total_net_input_bytes:"));
+    (commands, bytes.unwrap().trim().parse().unwrap())
+}
+
+/// What is asked of the server, to the last command: who adds one here says why.
+#[tokio::test]
+async fn what_a_flight_costs_the_server() {
+    const FLIGHTS: u64 = 20;
+    let server = RedisServer::start();
+    let config = Config::builder().delivery(tower_singleflight::Delivery::Buffered);
+    // What a process holds costs no word at all.
+    let reuse = config.clone().reuse(Duration::from_secs(20)).local_results(0).build().unwrap();
+    let config = config.build().unwrap();
+    let store = || async { RedisStore::connect(&server.url()).await.unwrap() };
+    let [plain, keeping, reusing] = [store().await, store().await, store().await];
+    let layer = |store, config: &Config| {
+        SingleFlightLayer::new(HttpKey::new()).store(store).config(config.clone())
+    };
+    let answers = |bytes: usize| {
+        service_fn(move |_: Request<Body>| async move {
+            Ok::<_, Infallible>(Response::new(Body::from(vec![b'a'; bytes])))
+        })
+    };
+    let (plain, keeping, reusing) =
+        (layer(plain, &config), layer(keeping, &reuse), layer(reusing, &reuse));
+    for (layer, bytes, path, expected, most) in [
+        // Nobody elsewhere waits: the record goes along, since it is small.
+        (
+            &plain,
+            64,
+            "small",
+            &[("evalsha", 2), ("hlen", 1), ("hmget", 1), ("hset", 2), ("pexpire", 2)][..],
+            1500,
+        ),
+        // Of a large one nothing is sent.
+        (&plain, 1 << 20, "large", &[("evalsha", 2), ("hgetall", 1), ("hlen", 2)], 1024),
+        (&keeping, 64, "kept", &[("evalsha", 2), ("hlen", 1), ("hmget", 1), ("hset", 2)], 1500),
+        (&reusing, 64, "kept", &[("evalsha", 1), ("getrange", 1), ("hmget", 1)], 700),
+    ] {
+        let service = layer.layer(answers(bytes));
+        let ask = |n: u64| service.clone().oneshot(get(&format!("/{path}/{n}")));
+        let idle = async || {
+            support::eventually("the store knows", async || layer.flights().is_empty()).await;
+        };
+        if path != "kept" || !std::ptr::eq(layer, &reusing) {
+            // The connections are there, and the scripts.
+            ask(FLIGHTS).await.unwrap();
+            idle().await;
+        }
+        server.command(&["CONFIG", "RESETSTAT"]);
+        let (_, before) = costs(&server);
+        let (_, twice) = costs(&server);
+        for n in 0..FLIGHTS {
+            ask(n).await.unwrap();
+            idle().await;
+        }
+        let (commands, after) = costs(&server);
+        println!("{path} {bytes}: {commands:?}, {} bytes", after - twice);
+        let calls = |name: &str| {
+            let found = commands.iter().find(|(command, _)| command == name);
+            found.map_or(0, |(_, calls)| *calls)
+        };
+        for (command, each) in expected {
+            assert_eq!(calls(command), FLIGHTS * each, "{path} {bytes}: {command}");
+        }
+        for command in ["subscribe", "unsubscribe", "publish", "xadd", "zcard", "eval"] {
+            assert_eq!(calls(command), 0, "{path} {bytes}: {command}");
+        }
+        let bytes_each = (after - twice - (twice - before)) / FLIGHTS;
+        assert!(bytes_each < most, "{path} {bytes}: {bytes_each} bytes");
+    }
+}
+
 /// Where the process does not hold it; also where the answer is fresh for less than the
 /// setting would use it.
 #[tokio::test]

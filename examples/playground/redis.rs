@@ -93,7 +93,7 @@ impl Records {
     /// The record of the flight of this key; none where there is none, or none that can be
     /// read.
     pub(crate) async fn read(&mut self, digest: &str) -> Result<Option<Record>, RedisError> {
-        let fields = ["status", "ownerToken", "leaseEnd", "heartbeatAt"];
+        let fields = ["status", "ownerToken", "heartbeatAt", "lease"];
         let mut ask = Pipeline::new();
         ask.cmd("TIME").cmd("HMGET").arg(format!("ai:flight:meta:{{{digest}}}")).arg(&fields);
         ask.cmd("ZCARD").arg(format!("ai:flight:waiters:{{{digest}}}"));
@@ -103,11 +103,13 @@ impl Records {
         let now = seconds * 1_000_000 + micros;
         let field = |at: usize| fields.get(at).cloned().flatten();
         let number = |at| field(at).and_then(|text| text.parse::<u64>().ok());
+        let (heartbeat, lease) = (number(2).unwrap_or(0), number(3).unwrap_or(0));
+        let left = (heartbeat + lease * 1000).saturating_sub(now);
         Ok(field(0).zip(number(1)).map(|(status, token)| Record {
             status,
             token,
-            left: Duration::from_micros(number(2).unwrap_or(0).saturating_sub(now)),
-            heartbeat: number(3).unwrap_or(0),
+            left: Duration::from_micros(left),
+            heartbeat,
             waiters,
         }))
     }

@@ -7,6 +7,7 @@ use tokio::{task::unconstrained, time::Instant};
 use super::{
     Driver,
     conclude::{Answer, Ending, Told},
+    hearing::Hearing,
     own::{Outcome, Run},
     publish::Publication,
 };
@@ -31,6 +32,7 @@ async fn unwanted(flight: &Flight, abandon: Abandon) {
 impl Driver {
     /// Watches over the run until it is over.
     pub(super) async fn attend(&mut self, run: &mut Run) -> Outcome {
+        let mut hearing = Hearing::new(self.core.store.is_remote());
         loop {
             let Some(lease) = run.guard.lease().cloned() else {
                 return Box::pin(self.attend_without_lease(run)).await;
@@ -82,6 +84,7 @@ impl Driver {
                 continue;
             }
             let Run { guard, stage, publication, live, .. } = &mut *run;
+            let session = &mut self.session;
             tokio::select! {
                 biased;
                 () = self.flight.halt().heard() => return Outcome::Stopped,
@@ -103,6 +106,7 @@ impl Driver {
                     }
                 }
                 end = guard.run() => return self.ended(run, &lease, end).await,
+                () = hearing.hear(session, &lease) => {}
             }
         }
     }

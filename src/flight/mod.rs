@@ -24,6 +24,7 @@ mod attend;
 mod conclude;
 mod deliver;
 mod follow;
+mod hearing;
 mod hold;
 mod inflow;
 mod line;
@@ -247,7 +248,10 @@ impl Driver {
             if self.gave_up == Some(flight) {
                 // The look came before the word that lets it go: nobody runs it.
                 self.marked = true;
-                tokio::time::sleep(pauses::FIRST).await;
+                // Not for ever: it may be said in vain.
+                let heard = self.core.keeper.quiet();
+                let _ = tokio::time::timeout(pauses::FIRST, heard).await;
+                tokio::time::sleep(pauses::FIRST / 16).await;
                 return Ok(Next::Elect);
             }
             self.know(flight.token);

@@ -130,6 +130,8 @@ impl Driver {
             Outcome::Drained => {
                 self.gave_up = run.guard.lease().map(|lease| lease.flight());
                 self.core.counts.hand_overs();
+                // It only looks from now on: it is in nobody's way.
+                self.yields = false;
                 drop(run);
                 // Without a lease there is no other process that could go on.
                 if has_lease { Next::Elect } else { self.given_up() }

@@ -152,6 +152,14 @@ pub trait Session: Send {
         lease: Duration,
     ) -> BoxFuture<'_, Result<BeatReply, StoreError>>;
 
+    /// Hears from then on at [`pushed`](Self::pushed) who comes to wait for a flight that
+    /// this process owns, and says how many have come so far, whether or not they still
+    /// wait. Costs no step. What it says is a hint, which saves an end a trip: by default
+    /// nothing is heard of.
+    fn hear(&mut self, _: FlightRef) -> BoxFuture<'_, Result<u32, StoreError>> {
+        Box::pin(async { Ok(0) })
+    }
+
     /// No longer hears of anything.
     fn deafen(&mut self);
 

@@ -37,6 +37,10 @@
 //! | `single_flight_takeovers_total` | counter | `layer` | leases taken after another process |
 //! | `single_flight_leases_lost_total` | counter | `layer` | leases that ended before their run |
 //! | `single_flight_failed_runs_total` | counter | `layer` | runs that failed, or passed a time limit |
+//! | `single_flight_timed_out_runs_total` | counter | `layer` | those of them that passed a time limit |
+//! | `single_flight_private_runs_total` | counter | `layer` | runs whose answer may not be shared |
+//! | `single_flight_large_runs_total` | counter | `layer` | runs whose answer was larger than what is shared |
+//! | `single_flight_reused_local_total` | counter | `layer` | answers used again that this process held |
 //! | `single_flight_hand_overs_total` | counter | `layer` | leases given up by a process that leaves |
 //! | `single_flight_stopped_total` | counter | `layer` | runs that were stopped |
 //! | `single_flight_fenced_total` | counter | `layer` | outcomes that the store refused: the lease was another's |

@@ -86,8 +86,8 @@ impl Flight {
     /// Waits for the next renewal.
     async fn until_renewed(&self) {
         let [key] = &meta_keys(&self.redis)[..] else { panic!("one flight") };
-        let (before, end) = (meta(&self.redis, key, "leaseEnd"), Instant::now() + PATIENCE);
-        while meta(&self.redis, key, "leaseEnd") == before {
+        let (before, end) = (meta(&self.redis, key, "heartbeatAt"), Instant::now() + PATIENCE);
+        while meta(&self.redis, key, "heartbeatAt") == before {
             assert!(Instant::now() < end, "no renewal");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

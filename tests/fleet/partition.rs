@@ -16,9 +16,9 @@ const BEAT: Duration = Duration::from_secs(1);
 /// Waits for the next renewal of the only lease.
 async fn renewed(redis: &RedisServer) -> Instant {
     let [key] = &meta_keys(redis)[..] else { panic!("one flight") };
-    let before = meta(redis, key, "leaseEnd");
+    let before = meta(redis, key, "heartbeatAt");
     let end = Instant::now() + PATIENCE;
-    while meta(redis, key, "leaseEnd") == before {
+    while meta(redis, key, "heartbeatAt") == before {
         assert!(Instant::now() < end, "no renewal");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

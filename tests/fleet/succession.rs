@@ -112,7 +112,8 @@ async fn f3_a_herd_takes_over_once() {
     let monitor = Monitor::start(&redis);
     owner.kill9();
     let [key] = &meta_keys(&redis)[..] else { panic!("one flight") };
-    let lease_end: u64 = meta(&redis, key, "leaseEnd").parse().expect("microseconds");
+    let number = |field| meta(&redis, key, field).parse::<u64>().expect("a number");
+    let lease_end = number("heartbeatAt") + number("lease") * 1000;
     assert!(first.outcome().await.is_err());
     let answers = answers(callers).await;
     let users = users(&redis);

@@ -229,6 +229,10 @@ impl Session for Cuttable<dyn Session> {
         })
     }
 
+    fn hear(&mut self, flight: FlightRef) -> BoxFuture<'_, Result<u32, StoreError>> {
+        self.1.hear(flight)
+    }
+
     fn deafen(&mut self) {
         self.1.deafen();
     }

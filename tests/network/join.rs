@@ -54,7 +54,24 @@ const FOLLOW: Case = Case {
     ..CASE
 };
 
-const SUBSCRIBE: Case = Case { name: "subscribe", step: Step::Subscribe, ..FOLLOW };
+/// It follows already, and is told to look: at once, or at a beat.
+const SUBSCRIBE: Case = Case {
+    name: "subscribe",
+    step: Step::Subscribe,
+    rows: &[
+        one(CutBefore),
+        one(CutAfter),
+        one(DelayShort),
+        one(DelayLong),
+        one(SwallowReply),
+        one(Late),
+        // It looks in vain.
+        two(MuteUp, "ac b"),
+        two(MuteDown, "ac b"),
+        Row { runs: between(1, 2), lost: upto(1), ..one(Swap) },
+    ],
+    ..FOLLOW
+};
 
 /// Of a stream that nobody had watched: its owner is told.
 const WATCHED: Case = Case {

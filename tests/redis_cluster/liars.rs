@@ -161,10 +161,11 @@ async fn fickle(subscriptions: Arc<AtomicU32>) -> String {
     let port = listener.local_addr().unwrap().port();
     let map = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n");
     let joined = format!("*6\r\n$6\r\nFOLLOW\r\n:7\r\n$32\r\n{:032x}\r\n:1000\r\n:0\r\n:0\r\n", 7);
+    let state = format!("*5\r\n$1\r\n7\r\n$32\r\n{:032x}\r\n$7\r\nrunning\r\n$-1\r\n$-1\r\n", 7);
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let (map, joined, subscriptions) =
-                (map.clone(), joined.clone(), Arc::clone(&subscriptions));
+            let (map, joined, state, subscriptions) =
+                (map.clone(), joined.clone(), state.clone(), Arc::clone(&subscriptions));
             tokio::spawn(async move {
                 let (read, mut write) = stream.into_split();
                 let (mut read, mut held, mut channel) = (BufReader::new(read), None, None);
@@ -177,13 +178,14 @@ async fn fickle(subscriptions: Arc<AtomicU32>) -> String {
                             held = Some(named("ssubscribe", &command[1]));
                             continue;
                         }
-                        "EVALSHA" => match &mut held {
+                        "EVALSHA" => joined.clone(),
+                        "HMGET" => match &mut held {
                             Some(held) => {
                                 subscriptions.fetch_add(1, SeqCst);
-                                *held += &joined;
+                                *held += &state;
                                 continue;
                             }
-                            None => joined.clone(),
+                            None => state.clone(),
                         },
                         "SUNSUBSCRIBE" => {
                             channel = None;

@@ -91,13 +91,13 @@ async fn pieces_of_every_size() {
     let (mut owner, mut other) = (store.session(key(1)), store.session(key(1)));
     let flight = own(&mut *owner, &fresh()).await;
     follow(&mut *other, &fresh()).await;
-    let sizes = [0, 1, 4096, 16_384, 16_385, 1_000_000, 3];
+    let sizes = [0, 1, 4096, 20_480, 20_481, 1_000_000, 3];
     for (index, size) in (0..).zip(sizes) {
         let piece: Vec<u8> = (0..size).map(|i| (i % 251) as u8).collect();
         appended(&mut *owner, append(flight, index, &[&piece])).await;
         match pushed(&mut *other).await {
             Pushed::Piece { flight: f, index: i, piece: pushed } => {
-                assert_eq!((f, i, pushed.is_some()), (flight, index, size <= 16_384), "{size}");
+                assert_eq!((f, i, pushed.is_some()), (flight, index, size <= 20_480), "{size}");
                 assert!(pushed.is_none_or(|pushed| pushed == piece), "{size}");
             }
             other => panic!("{other:?}"),

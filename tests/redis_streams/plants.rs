@@ -117,7 +117,8 @@ fn fit(field: &'static str) -> BoxedStrategy<Vec<u8>> {
             .prop_map(|word| word.as_bytes().to_vec())
             .boxed(),
         // In microseconds from now; only the test knows the time.
-        "leaseEnd" | "markEnd" | "endedAt" => {
+        "lease" => select(vec![text("0"), text("3000"), text("9000000")]).boxed(),
+        "heartbeatAt" | "markEnd" | "endedAt" => {
             select(vec![text("0"), text("@-1000000"), text("@2000000"), text("@9000000000")])
                 .boxed()
         }
@@ -130,8 +131,8 @@ const FIELDS: [&str; 18] = [
     "ownerToken",
     "flight",
     "status",
-    "leaseEnd",
     "heartbeatAt",
+    "lease",
     "prevToken",
     "prevFlight",
     "prevStatus",

@@ -36,7 +36,10 @@ impl Other<'_> {
     }
 
     fn run(&self, script: &str, keys: &[&str], args: &[&str]) -> Vec<String> {
-        let shared = include_str!("../../src/store/redis/scripts/record.lua");
+        let shared = concat!(
+            include_str!("../../src/store/redis/scripts/head.lua"),
+            include_str!("../../src/store/redis/scripts/record.lua"),
+        );
         let other = shared.replace("FORMAT = '1'", &format!("FORMAT = '{}'", self.format));
         assert_ne!(shared, other);
         let script = format!("{other}{script}");
@@ -59,27 +62,17 @@ impl Other<'_> {
     fn join(&self, flight: FlightId) -> Vec<String> {
         let (flight, waiter) = (flight.to_string(), WaiterId::random().to_string());
         self.run(
-            include_str!("../../src/store/redis/scripts/join.lua"),
+            concat!(
+                include_str!("../../src/store/redis/scripts/join_first.lua"),
+                include_str!("../../src/store/redis/scripts/join.lua"),
+            ),
             &["meta", "waiters", "result", "stream", "seq"],
-            &[
-                &flight,
-                &waiter,
-                "0",
-                "3000",
-                "0",
-                "30000",
-                "0",
-                "0",
-                "4096",
-                &self.channel(),
-                "PUBLISH",
-                "0",
-            ],
+            &[&flight, &waiter, "0", "3000", "0", "30000", &self.channels()],
         )
     }
 
-    fn channel(&self) -> String {
-        format!("ai:flight:push:0:{{{}}}", self.key)
+    fn channels(&self) -> String {
+        "ai:flight:push:0:".to_owned()
     }
 
     fn append(&self, token: &str, flight: FlightId, piece: &str) -> Vec<String> {
@@ -93,7 +86,7 @@ impl Other<'_> {
                 "0",
                 "30000",
                 "16384",
-                &self.channel(),
+                &self.channels(),
                 "PUBLISH",
                 piece,
             ],
@@ -110,14 +103,14 @@ impl Other<'_> {
 
     fn finish(&self, token: &str, flight: FlightId, body: &str) -> Vec<String> {
         let flight = flight.to_string();
-        let channel = self.channel();
+        let channels = self.channels();
         self.run(
-            include_str!("../../src/store/redis/scripts/finish.lua"),
-            &["meta", "waiters", "result", "stream", "staged"],
-            &[
-                token, &flight, "done", "inline", body, "30000", "30000", "", &channel, "PUBLISH",
-                "16384", "0", "",
-            ],
+            concat!(
+                include_str!("../../src/store/redis/scripts/finish_first.lua"),
+                include_str!("../../src/store/redis/scripts/finish.lua"),
+            ),
+            &["meta", "waiters", "stream", "result"],
+            &[token, &flight, "done", "30000", &channels, "inline", "30000", body],
         )
     }
 

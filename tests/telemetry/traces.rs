@@ -109,7 +109,8 @@ async fn followers_are_linked_to_the_owners_trace() {
             .await;
         let key = one.flights()[0].key;
         let meta = format!("ai:flight:meta:{{{key}}}");
-        let parent: TraceParent = redis.lines(&["HGET", &meta, "traceparent"])[0].parse().unwrap();
+        let parent: TraceParent =
+            redis.lines(&["HGET", &meta, "badge"])[0].split_once(' ').unwrap().1.parse().unwrap();
         let followers = [
             call(&owner, "a2", "/"),
             call(&other, "b1", "/"),
@@ -180,7 +181,7 @@ async fn hostile_traces_are_none() {
         eventually("an owner", async || one.flights().iter().any(|flight| flight.token.is_some()))
             .await;
         let meta = format!("ai:flight:meta:{{{}}}", one.flights()[0].key);
-        redis.command(&["HSET", &meta, "traceparent", "00-\u{1b}[2J"]);
+        redis.command(&["HSET", &meta, "badge", "me 00-\u{1b}[2J"]);
         let let_go = async {
             eventually("a follower", async || two.flights().iter().any(|f| f.token.is_some()))
                 .await;

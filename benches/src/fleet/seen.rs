@@ -185,6 +185,10 @@ impl Session for WatchedSession {
         self.session.listen(flight, lease)
     }
 
+    fn hear(&mut self, flight: FlightRef) -> BoxFuture<'_, Result<u32, StoreError>> {
+        self.session.hear(flight)
+    }
+
     fn deafen(&mut self) {
         self.session.deafen();
     }

@@ -39,8 +39,8 @@ use crate::{
 /// ```text
 /// ACL SETUSER flight on >PASSWORD resetkeys ~ai:flight:* resetchannels &ai:flight:push:* -@all
 ///   +eval +evalsha +subscribe +unsubscribe +publish +time +type +del +rename +pexpire
-///   +pttl +get +set +strlen +hset +hdel +hlen +hgetall +hincrby +zadd +zrem +zcard +zscore +zrange
-///   +zremrangebyscore +xadd +xrange +xrevrange +xtrim
+///   +pttl +get +set +exists +getrange +hset +hdel +hlen +hgetall +hmget +hincrby +zadd +zrem
+///   +zcard +zscore +zrange +zremrangebyscore +xadd +xrange +xrevrange +xtrim
 /// ```
 ///
 /// A database other than 0 needs `+select`, sentinels need `+role`, each node of a cluster
@@ -86,7 +86,8 @@ impl Shared {
     pub(super) async fn ask(&self, question: Question<'_>) -> Result<Value, StoreError> {
         match &self.servers {
             Servers::One(shard) => shard.ask(question).await,
-            Servers::Many(cluster) => cluster.ask(question).await,
+            // Apart, or each question to a single server would be as large.
+            Servers::Many(cluster) => Box::pin(cluster.ask(question)).await,
         }
     }
 

@@ -146,7 +146,7 @@ pub(super) fn call(names: &Names, beat: &Beat) -> Call {
         Beat::Renew { key, flight, lease } => step::renew(names, *key, *flight, *lease),
         Beat::Watch { key, join, mark } => {
             let look = Join { look_only: true, ..join.clone() };
-            step::join(names, *key, &look, Some(*mark), 0)
+            step::join(names, *key, &look, None, Some(*mark), 0)
         }
         Beat::Release { key, flight, token, status } => {
             step::release(names, *key, *flight, *token, *status)

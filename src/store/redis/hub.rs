@@ -1,8 +1,10 @@
 //! Who listens to which key, and the one connection that pushes come by.
 //!
-//! `SUBSCRIBE` (in a cluster `SSUBSCRIBE`) and `join` go in one write, so that the server runs them in this
-//! order and no push falls between the two. What is sent is sent under the lock of
-//! the table, so that the server sees subscriptions change in the table's order.
+//! Only who follows listens, and who owns for longer than a moment. So `SUBSCRIBE` (in a
+//! cluster `SSUBSCRIBE`) goes after `join`, in one write with the question whether the
+//! record is still what `join` said: the server answers in this order, and what fell
+//! between the two is seen by that. What is sent is sent under the lock of the table, so
+//! that the server sees subscriptions change in the table's order.
 
 use std::{
     collections::HashMap,

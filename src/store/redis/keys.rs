@@ -12,7 +12,7 @@ pub(super) struct Names {
 
 impl Names {
     pub(super) fn new(prefix: &str, db: i64) -> Self {
-        let channels = format!("{prefix}:push:{db}:{{");
+        let channels = format!("{prefix}:push:{db}:");
         Self { prefix: prefix.to_owned(), channels, sharded: false }
     }
 
@@ -66,13 +66,18 @@ impl Names {
 
     // The database is named: channels are not divided by it.
     pub(super) fn channel(&self, key: KeyDigest) -> String {
-        format!("{}{key}}}", self.channels)
+        format!("{}{{{key}}}", self.channels)
+    }
+
+    /// What all channels begin with: they end as keys do.
+    pub(super) fn channels(&self) -> &str {
+        &self.channels
     }
 
     /// Whose channel this is; none where it is not ours.
     pub(super) fn key_of_channel(&self, channel: &[u8]) -> Option<KeyDigest> {
-        let digits = channel.strip_prefix(self.channels.as_bytes())?.strip_suffix(b"}")?;
-        KeyDigest::from_digits(digits)
+        let digits = channel.strip_prefix(self.channels.as_bytes())?;
+        KeyDigest::from_digits(digits.strip_prefix(b"{")?.strip_suffix(b"}")?)
     }
 
     /// What all names of records match, and, it may be, others.

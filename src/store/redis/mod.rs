@@ -7,7 +7,7 @@
 //! | `{prefix}:meta:{K}` | the record: owner, lease, outcome |
 //! | `{prefix}:waiters:{K}` | who waits, and until when |
 //! | `{prefix}:result:{K}` | the last answer |
-//! | `{prefix}:stream:{K}` | the pieces of streamed answers, and how each flight ended |
+//! | `{prefix}:stream:{K}` | the pieces of streamed answers, and how each of them ended |
 //! | `{prefix}:owner-seq` | the greatest token given out |
 //!
 //! `K` is the key's digest in braces. All but the last expire. Connections are

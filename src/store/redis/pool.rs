@@ -256,19 +256,16 @@ impl Connection {
         let asking = request.asking;
         match request.what {
             What::Command(command) => {
-                let value = self.last_of(&[command], asking, limit).await?;
+                let value = self.last_of(vec![command.clone()], asking, limit).await?;
                 // A value of a foreign kind under our name is none of ours.
                 let foreign = matches!(&value, Value::ServerError(e) if e.code() == "WRONGTYPE");
                 Ok(if foreign { Value::Nil } else { value })
             }
             What::Script { before, call } => {
-                let by_hash = call.by_hash();
-                let value = match before {
-                    Some(before) => self.last_of(&[before, &by_hash], asking, limit).await?,
-                    None => self.last_of(&[&by_hash], asking, limit).await?,
-                };
+                let commands = before.cloned().into_iter().chain([call.by_hash()]).collect();
+                let value = self.last_of(commands, asking, limit).await?;
                 if error::is_missing_script(&value) {
-                    self.last_of(&[&call.whole()], asking, limit).await
+                    self.last_of(vec![call.whole()], asking, limit).await
                 } else {
                     Ok(value)
                 }
@@ -278,11 +275,10 @@ impl Connection {
 
     async fn last_of(
         &mut self,
-        commands: &[&Cmd],
+        commands: Vec<Cmd>,
         asking: bool,
         limit: Duration,
     ) -> Result<Value, StoreError> {
-        let commands = commands.iter().map(|&command| command.clone()).collect();
         self.each(commands, asking, limit).await?.pop().ok_or_else(error::bad_reply)
     }
 }

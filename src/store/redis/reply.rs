@@ -52,10 +52,11 @@ pub(super) fn joined(value: Value) -> Result<Joined, StoreError> {
 pub(super) fn trace(value: &Value) -> Option<TraceParent> {
     match value {
         Value::Array(parts) => match &parts[..] {
-            [Value::BulkString(word), _, _, _, _, _, Value::BulkString(trace)]
+            [Value::BulkString(word), _, _, _, _, _, Value::BulkString(badge)]
                 if word == b"FOLLOW" =>
             {
-                std::str::from_utf8(trace).ok()?.parse().ok()
+                let (_, trace) = std::str::from_utf8(badge).ok()?.split_once(' ')?;
+                trace.parse().ok()
             }
             _ => None,
         },
@@ -138,13 +139,23 @@ pub(super) fn viewed(value: Value, key: KeyDigest) -> Result<Option<KeyView>, St
     view.waiters = reply.small()?;
     view.stored_bytes = push::number(&reply.bytes()?);
     view.pieces = reply.number()?;
-    view.owner = Badge::new(&reply.word()?).owner;
+    let badge = reply.word()?;
+    view.owner = Badge::new(badge.split(' ').next().unwrap_or_default()).owner;
     Ok(Some(view))
 }
 
 /// The number that tokens go on from.
 pub(super) fn counted(value: Value) -> Result<u64, StoreError> {
     Reply::new(value)?.number()
+}
+
+/// How many have joined a flight, and how many pieces it has, of one that runs; none where
+/// another state is told of.
+pub(super) fn runs(value: Value, flight: FlightRef) -> Option<(u32, u64)> {
+    let mut reply = Reply::new(value).ok()?;
+    let is_it = reply.flight().ok()? == flight && reply.bytes().ok()? == b"running";
+    // What is not written is none.
+    is_it.then(|| (reply.small().unwrap_or(0), reply.number().unwrap_or(0)))
 }
 
 struct Reply(std::vec::IntoIter<Value>);

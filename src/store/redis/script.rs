@@ -1,9 +1,11 @@
 //! The scripts, and calls of them: by hash, and whole where the server does not
 //! know the hash.
 
-use std::{fmt, sync::OnceLock};
+use std::{fmt, io::Write, sync::OnceLock};
 
 use bb8_redis::redis::Cmd;
+
+use super::keys::Names;
 
 /// One script.
 #[derive(Debug)]
@@ -21,17 +23,17 @@ macro_rules! script {
     };
 }
 
-script!(JOIN, "record.lua", "join.lua");
-script!(RENEW, "record.lua", "renew.lua");
-script!(APPEND, "record.lua", "append.lua");
-script!(FINISH, "record.lua", "finish.lua");
-script!(ABANDON, "record.lua", "abandon.lua");
-script!(RELEASE, "record.lua", "release.lua");
+script!(JOIN, "head.lua", "join_first.lua", "record.lua", "join.lua");
+script!(RENEW, "head.lua", "record.lua", "renew.lua");
+script!(APPEND, "head.lua", "record.lua", "append.lua");
+script!(FINISH, "head.lua", "finish_first.lua", "record.lua", "finish.lua");
+script!(ABANDON, "head.lua", "record.lua", "abandon.lua");
+script!(RELEASE, "head.lua", "record.lua", "release.lua");
 script!(LEAVE, "leave.lua");
-script!(FORGET, "record.lua", "forget.lua");
-script!(STOP, "record.lua", "stop.lua");
-script!(SEQ, "record.lua", "seq.lua");
-script!(INSPECT, "record.lua", "inspect.lua");
+script!(FORGET, "head.lua", "record.lua", "forget.lua");
+script!(STOP, "head.lua", "record.lua", "stop.lua");
+script!(SEQ, "head.lua", "record.lua", "seq.lua");
+script!(INSPECT, "head.lua", "record.lua", "inspect.lua");
 script!(CHECK, "check.lua");
 
 impl Script {
@@ -40,7 +42,8 @@ impl Script {
     }
 
     pub(super) fn call(&'static self) -> Call {
-        Call { script: self, keys: Vec::with_capacity(5), args: Vec::with_capacity(10) }
+        let (keys, ends) = (Vec::with_capacity(5), Vec::with_capacity(12));
+        Call { script: self, keys, args: Vec::with_capacity(256), ends }
     }
 }
 
@@ -48,7 +51,9 @@ impl Script {
 pub(super) struct Call {
     script: &'static Script,
     keys: Vec<String>,
-    args: Vec<Vec<u8>>,
+    /// One after the other, and where each ends.
+    args: Vec<u8>,
+    ends: Vec<usize>,
 }
 
 impl Call {
@@ -58,13 +63,21 @@ impl Call {
     }
 
     pub(super) fn arg(mut self, arg: impl fmt::Display) -> Self {
-        self.args.push(arg.to_string().into_bytes());
+        // Nothing fails to be written there.
+        let _ = write!(self.args, "{arg}");
+        self.ends.push(self.args.len());
         self
     }
 
     pub(super) fn bytes(mut self, arg: &[u8]) -> Self {
-        self.args.push(arg.to_vec());
+        self.args.extend_from_slice(arg);
+        self.ends.push(self.args.len());
         self
+    }
+
+    /// The command for pushes, as the last argument, where it is not the usual one.
+    pub(super) fn publish(self, names: &Names) -> Self {
+        if names.is_sharded() { self.arg(names.publish()) } else { self }
     }
 
     #[cfg(test)]
@@ -81,13 +94,17 @@ impl Call {
     }
 
     fn command(&self, name: &str, script: &str) -> Cmd {
-        let mut command = Cmd::new();
+        let keys: usize = self.keys.iter().map(String::len).sum();
+        let bytes = name.len() + script.len() + 8 + keys + self.args.len();
+        let mut command = Cmd::with_capacity(3 + self.keys.len() + self.ends.len(), bytes);
         command.arg(name).arg(script).arg(self.keys.len());
         for key in &self.keys {
             command.arg(key);
         }
-        for arg in &self.args {
-            command.arg(&arg[..]);
+        let mut from = 0;
+        for end in &self.ends {
+            command.arg(&self.args[from..*end]);
+            from = *end;
         }
         command
     }
@@ -163,7 +180,7 @@ mod tests {
             assert!(checked.contains(&command), "{command}, which is used outside of scripts");
         }
         // Named by an argument: it is another one in a cluster.
-        assert!(JOIN.text.contains("redis.pcall(publish, channel"));
+        assert!(JOIN.text.contains("redis.pcall(publish or 'PUBLISH', channel"));
         assert!(CHECK.text.contains("try(publish, channel"));
     }
 
@@ -173,6 +190,14 @@ mod tests {
         for script in ALL.into_iter().filter(|script| !std::ptr::eq(*script, &LEAVE)) {
             assert_eq!(script.text.matches(&format).count(), 1);
         }
+    }
+
+    #[test]
+    fn scripts_have_the_limits_of_the_steps() {
+        use crate::store::redis::step::{INLINE_MAX, PUSH_MAX};
+
+        assert!(JOIN.text.contains(&format!("local INLINE = {INLINE_MAX}\n")));
+        assert!(FINISH.text.contains(&format!("local PUSH_MAX = {PUSH_MAX}\n")));
     }
 
     #[test]

@@ -13,8 +13,8 @@ use super::{
     error,
     hub::{Hub, Table},
     line::{Answer, Sent},
+    pool::What,
     queue::Queue,
-    script::Call,
     suspect::Suspect,
 };
 use crate::{
@@ -50,8 +50,18 @@ impl Seat {
         hub.admit(self.key, &self.queue);
     }
 
-    /// Subscribes and runs a script in one write. None where there is no line.
-    pub(super) async fn send(&mut self, call: &Call) -> Option<Result<Value, StoreError>> {
+    /// Whether the server has confirmed the subscription, on the line that is up.
+    pub(super) fn is_up(&self) -> bool {
+        self.hub.table().line.as_ref().is_some_and(|line| self.queue.is_on(line.number))
+    }
+
+    /// Tells its reader to look.
+    pub(super) fn doubt(&self) {
+        self.queue.push(Pushed::Gap);
+    }
+
+    /// Subscribes and asks in one write. None where there is no line.
+    pub(super) async fn send(&mut self, what: What<'_>) -> Option<Result<Value, StoreError>> {
         let mut pipe = Pipeline::with_capacity(3);
         let (line, mark, sent) = {
             let mut table = self.hub.table();
@@ -61,7 +71,10 @@ impl Seat {
                 self.queue.ask_on(line.number);
                 pipe.cmd(self.hub.names.subscribe()).arg(self.hub.names.channel(self.key));
             }
-            pipe.add_command(call.by_hash());
+            pipe.add_command(match what {
+                What::Command(command) => command.clone(),
+                What::Script { call, .. } => call.by_hash(),
+            });
             let mark = Mark::on(&mut table, &self.hub, &mut pipe);
             let sent = Sent::new(line.connection.clone(), pipe);
             (line, mark, sent)
@@ -72,7 +85,9 @@ impl Seat {
             if values.len() == 2 && !matches!(values[0], Value::ServerError(_)) {
                 self.queue.confirm(line.number);
             }
-            if values.last().is_some_and(error::is_missing_script) {
+            if let What::Script { call, .. } = what
+                && values.last().is_some_and(error::is_missing_script)
+            {
                 let mut pipe = Pipeline::with_capacity(2);
                 pipe.add_command(call.whole());
                 let mark = Mark::on(&mut self.hub.table(), &self.hub, &mut pipe);

@@ -12,7 +12,6 @@ use super::{
     pool::Request,
     question::{Question, Way},
     reply,
-    script::Call,
     seat::Seat,
     step, vigil,
 };
@@ -45,10 +44,31 @@ impl RedisSession {
         self.shared.ask(Question { key: self.key, request, way }).await
     }
 
-    /// Takes a seat and runs a script that may be sent again, in this order.
-    async fn seated(&mut self, call: &Call) -> Result<Value, StoreError> {
-        let (key, request, way) = (self.key, Request::script(call), Way::Seated(&mut self.seat));
+    /// Takes a seat and asks, in this order.
+    async fn seated(&mut self, request: Request<'_>) -> Result<Value, StoreError> {
+        let (key, way) = (self.key, Way::Seated(&mut self.seat));
         self.shared.ask(Question { key, request, way }).await
+    }
+
+    /// How many have joined a flight, and its pieces, by its record, of one that runs: after
+    /// a seat is taken.
+    async fn state(&mut self, flight: FlightRef) -> Result<Option<(u32, u64)>, StoreError> {
+        let ask = step::state(&self.shared.names, self.key);
+        let state = self.seated(Request::command(&ask)).await?;
+        Ok(reply::runs(state, flight))
+    }
+
+    /// Hears of a flight that runs. What happened between its `join` and the subscription
+    /// nobody heard: then it is to be looked at.
+    async fn follow(&mut self, flight: FlightRef, pieces: u64) {
+        if self.seat.as_ref().is_some_and(Seat::is_up) {
+            return;
+        }
+        if !matches!(self.state(flight).await, Ok(Some((_, there))) if there <= pieces)
+            && let Some(seat) = &self.seat
+        {
+            seat.doubt();
+        }
     }
 
     /// Counts what there was no room for.
@@ -74,19 +94,22 @@ impl Session for RedisSession {
     fn join(&mut self, join: Join) -> BoxFuture<'_, Result<Joined, StoreError>> {
         Box::pin(async move {
             let shared = Arc::clone(&self.shared);
-            let call = step::join(&shared.names, self.key, &join, None, shared.prefetched());
-            let trace = self.badge.trace.map(|trace| trace.to_string());
-            let call = call.arg(&self.badge.owner).arg(trace.unwrap_or_default());
-            let joined = match self.seated(&call).await {
+            let badge = Some(&self.badge);
+            let call = step::join(&shared.names, self.key, &join, badge, None, shared.prefetched());
+            let joined = match self.ask(Request::script(&call), Way::Small).await {
                 Ok(answer) => {
                     self.trace = reply::trace(&answer);
                     self.understood(reply::joined(answer))
                 }
                 Err(error) => Err(error),
             };
-            if let Ok(Joined::Own { token }) = joined {
-                shared.granted(token);
-                shared.budget.granted(self.key);
+            match &joined {
+                Ok(Joined::Own { token }) => {
+                    shared.granted(*token);
+                    shared.budget.granted(self.key);
+                }
+                Ok(Joined::Follow { flight, pieces, .. }) => self.follow(*flight, *pieces).await,
+                _ => {}
             }
             let waits = matches!(joined, Ok(Joined::Follow { .. } | Joined::Missing) | Err(_));
             if !waits && self.owned.is_none() {
@@ -157,8 +180,15 @@ impl Session for RedisSession {
         Box::pin(async move {
             self.owned = Some(flight);
             let call = step::renew(&self.shared.names, self.key, flight, lease);
-            let answer = self.seated(&call).await?;
+            let answer = self.seated(Request::script(&call)).await?;
             self.understood(reply::renewed(answer))
+        })
+    }
+
+    fn hear(&mut self, flight: FlightRef) -> BoxFuture<'_, Result<u32, StoreError>> {
+        Box::pin(async move {
+            self.owned = Some(flight);
+            Ok(self.state(flight).await?.map_or(0, |(joins, _)| joins))
         })
     }
 

@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use bb8_redis::{RedisConnectionManager, bb8, redis::Value};
+use bb8_redis::{
+    RedisConnectionManager, bb8,
+    redis::{Cmd, Value},
+};
 
 use super::{
     address::Address,
@@ -15,8 +18,13 @@ use super::{
     keys::Names,
     pool::{Pool, Request, What},
     question::{Question, Way},
+    seat::Seat,
+    vigil::RedisVigil,
 };
-use crate::store::{StoreError, StoreErrorKind};
+use crate::{
+    id::KeyDigest,
+    store::{StoreError, StoreErrorKind},
+};
 
 /// What servers have in common.
 #[derive(Clone, Debug)]
@@ -132,30 +140,52 @@ impl Shard {
         let request = question.request;
         match (&mut question.way, request.what) {
             (Way::Large, _) => self.bodies.send(request).await,
-            (Way::Seated(seat), What::Script { call, .. }) if !request.asking => {
-                self.hub.keep();
-                self.hub.line_opened(limit / 2).await;
-                let seat = seat.get_or_insert_with(|| self.hub.seat(question.key));
-                seat.move_to(&self.hub);
-                match seat.send(call).await {
-                    // It broke while it was idle: no answer was processed, so ask again.
-                    Some(Err(error)) if error.kind() == StoreErrorKind::Disconnected => {}
-                    Some(answer) => return answer,
-                    None => {}
-                }
-                // The line subscribes the seat when it is up, and then says to look.
-                self.pool.send(request).await
+            (Way::Seated(seat), _) if !request.asking => {
+                // Apart: few questions go this way, and all would be as large.
+                Box::pin(self.put_seated(seat, question.key, request, limit)).await
             }
             (Way::Tracked { .. }, _) if request.asking => Ok(Value::Nil),
             (Way::Tracked { vigil, silence }, What::Command(read)) => {
-                self.hub.keep();
-                self.hub.line_opened(limit / 2).await;
-                let (value, tracked) = self.hub.track(question.key, read, *silence).await?;
-                **vigil = tracked;
-                Ok(value)
+                Box::pin(self.put_tracked(vigil, question.key, read, *silence, limit)).await
             }
             _ => self.pool.send(request).await,
         }
+    }
+
+    async fn put_tracked(
+        &self,
+        vigil: &mut Option<RedisVigil>,
+        key: KeyDigest,
+        read: &Cmd,
+        silence: Duration,
+        limit: Duration,
+    ) -> Result<Value, StoreError> {
+        self.hub.keep();
+        self.hub.line_opened(limit / 2).await;
+        let (value, tracked) = self.hub.track(key, read, silence).await?;
+        *vigil = tracked;
+        Ok(value)
+    }
+
+    async fn put_seated(
+        &self,
+        seat: &mut Option<Seat>,
+        key: KeyDigest,
+        request: Request<'_>,
+        limit: Duration,
+    ) -> Result<Value, StoreError> {
+        self.hub.keep();
+        self.hub.line_opened(limit / 2).await;
+        let seat = seat.get_or_insert_with(|| self.hub.seat(key));
+        seat.move_to(&self.hub);
+        match seat.send(request.what).await {
+            // It broke while it was idle: no answer was processed, so ask again.
+            Some(Err(error)) if error.kind() == StoreErrorKind::Disconnected => {}
+            Some(answer) => return answer,
+            None => {}
+        }
+        // The line subscribes the seat when it is up, and then says to look.
+        self.pool.send(request).await
     }
 
     // All that scripts do: a server that refuses a part of it would be found away again

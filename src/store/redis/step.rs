@@ -1,6 +1,8 @@
 //! The protocol's steps as calls of scripts.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
+
+use bb8_redis::redis::Cmd;
 
 use super::{
     keys::Names,
@@ -10,13 +12,14 @@ use super::{
 };
 use crate::{
     id::{FlightId, FlightRef, KeyDigest, WaiterId},
-    store::{Append, EndStatus, Finish, Join},
+    store::{Append, Badge, EndStatus, Finish, Join},
 };
 
 /// Records up to this many bytes go through a script; larger ones are staged.
 pub(super) const INLINE_MAX: usize = 4096;
-/// Records and pieces up to this many bytes travel inside the push.
-pub(super) const PUSH_MAX: usize = 16_384;
+/// Records and pieces up to this many bytes travel inside the push: what holds 16 KiB of
+/// data, with all that comes with it.
+pub(super) const PUSH_MAX: usize = 20_480;
 /// The longest time that a step asks for, some thirty years.
 pub(super) const MILLIS_MAX: u64 = 1 << 40;
 // Beyond, a Lua number is not exact; no honest token comes near.
@@ -27,6 +30,7 @@ pub(super) fn join(
     names: &Names,
     key: KeyDigest,
     join: &Join,
+    badge: Option<&Badge>,
     mark: Option<Duration>,
     prefetched: u64,
 ) -> Call {
@@ -39,18 +43,32 @@ pub(super) fn join(
     if !names.is_sharded() {
         call = call.key(names.owner_seq());
     }
-    call.arg(join.flight)
+    call = call
+        .arg(join.flight)
         .arg(join.waiter)
         .arg(join.known.min(TOKEN_MAX))
         .arg(millis(join.lease))
         .arg(join.reuse.as_millis())
         .arg(millis(join.retention))
-        .arg(u8::from(join.look_only))
-        .arg(mark.map_or(0, millis))
-        .arg(INLINE_MAX)
-        .arg(names.channel(key))
-        .arg(names.publish())
-        .arg(prefetched.min(TOKEN_MAX))
+        .arg(Worn(badge))
+        .arg(names.channels());
+    if join.look_only {
+        call = call.arg(mark.map_or(0, millis));
+    } else if names.is_sharded() {
+        call = call.arg("");
+    }
+    if names.is_sharded() { call.arg(prefetched.min(TOKEN_MAX)).publish(names) } else { call }
+}
+
+/// A badge as it lies in the record: the name, and after a space the trace.
+struct Worn<'a>(Option<&'a Badge>);
+
+impl fmt::Display for Worn<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(Badge { owner, trace }) = self.0 else { return Ok(()) };
+        f.write_str(owner)?;
+        trace.map_or(Ok(()), |trace| write!(f, " {trace}"))
+    }
 }
 
 pub(super) fn renew(names: &Names, key: KeyDigest, flight: FlightRef, lease: Duration) -> Call {
@@ -86,11 +104,12 @@ pub(super) fn append(names: &Names, key: KeyDigest, append: &Append) -> Call {
         .arg(append.kept_from.min(TOKEN_MAX))
         .arg(millis(append.keep))
         .arg(inline)
-        .arg(names.channel(key))
+        .arg(names.channels())
         .arg(names.publish());
     append.pieces.iter().fold(call, |call, piece| call.bytes(piece))
 }
 
+/// What there is nothing of is not sent: few bytes go for an answer that nobody waits for.
 pub(super) fn finish(names: &Names, key: KeyDigest, finish: &Finish) -> Call {
     let (form, body): (&str, &[u8]) = match (&finish.seal, &finish.record) {
         (Some(_), _) => ("sealed", b""),
@@ -98,28 +117,31 @@ pub(super) fn finish(names: &Names, key: KeyDigest, finish: &Finish) -> Call {
         (None, Some(record)) if record.len() <= INLINE_MAX => ("inline", record),
         (None, Some(_)) => ("staged", b""),
     };
-    let (pieces, proof): (u64, &[u8]) =
-        finish.seal.as_ref().map_or((0, b""), |seal| (seal.pieces, &seal.proof));
-    FINISH
-        .call()
-        .key(names.meta(key))
-        .key(names.waiters(key))
-        .key(names.result(key))
-        .key(names.stream(key))
-        .key(names.staged(key, finish.flight.id))
+    let mut call = FINISH.call().key(names.meta(key)).key(names.waiters(key));
+    let is_kept = form == "kept" && finish.status == EndStatus::Done;
+    if !is_kept {
+        call = call.key(names.stream(key)).key(names.result(key));
+    }
+    if form == "staged" {
+        call = call.key(names.staged(key, finish.flight.id));
+    }
+    call = call
         .arg(finish.flight.token)
         .arg(finish.flight.id)
         .arg(word(finish.status))
-        .arg(form)
-        .bytes(body)
-        .arg(finish.fresh.as_millis().min(MILLIS_MAX.into()))
         .arg(millis(finish.keep))
-        .arg(&finish.report)
-        .arg(names.channel(key))
-        .arg(names.publish())
-        .arg(PUSH_MAX)
-        .arg(pieces.min(TOKEN_MAX))
-        .bytes(proof)
+        .arg(names.channels());
+    let says_more = !finish.report.is_empty() || finish.seal.is_some() || names.is_sharded();
+    if !is_kept || says_more {
+        let fresh = finish.fresh.as_millis().min(MILLIS_MAX.into());
+        call = call.arg(form).arg(fresh).bytes(body);
+    }
+    if says_more {
+        let (pieces, proof): (u64, &[u8]) =
+            finish.seal.as_ref().map_or((0, b""), |seal| (seal.pieces, &seal.proof));
+        call = call.arg(&finish.report).arg(pieces.min(TOKEN_MAX)).bytes(proof).publish(names);
+    }
+    call
 }
 
 pub(super) fn abandon(names: &Names, key: KeyDigest, flight: FlightRef) -> Call {
@@ -129,8 +151,8 @@ pub(super) fn abandon(names: &Names, key: KeyDigest, flight: FlightRef) -> Call 
         .key(names.waiters(key))
         .arg(flight.token)
         .arg(flight.id)
-        .arg(names.channel(key))
-        .arg(names.publish())
+        .arg(names.channels())
+        .publish(names)
 }
 
 pub(super) fn release(
@@ -146,8 +168,8 @@ pub(super) fn release(
         .arg(flight)
         .arg(token.unwrap_or(0))
         .arg(word(status))
-        .arg(names.channel(key))
-        .arg(names.publish())
+        .arg(names.channels())
+        .publish(names)
 }
 
 pub(super) fn leave(names: &Names, key: KeyDigest, waiter: WaiterId) -> Call {
@@ -155,15 +177,11 @@ pub(super) fn leave(names: &Names, key: KeyDigest, waiter: WaiterId) -> Call {
 }
 
 pub(super) fn forget(names: &Names, key: KeyDigest) -> Call {
-    FORGET.call().key(names.meta(key)).arg(names.channel(key)).arg(names.publish())
+    FORGET.call().key(names.meta(key)).arg(names.channels()).publish(names)
 }
 
 pub(super) fn stop(names: &Names, key: KeyDigest) -> Call {
-    STOP.call()
-        .key(names.meta(key))
-        .key(names.waiters(key))
-        .arg(names.channel(key))
-        .arg(names.publish())
+    STOP.call().key(names.meta(key)).key(names.waiters(key)).arg(names.channels()).publish(names)
 }
 
 pub(super) fn inspect(names: &Names, key: KeyDigest) -> Call {
@@ -178,6 +196,14 @@ pub(super) fn inspect(names: &Names, key: KeyDigest) -> Call {
 /// In a cluster: says what token was given out, and asks for a number above it.
 pub(super) fn count_on(names: &Names, token: u64) -> Call {
     SEQ.call().key(names.owner_seq()).arg(token.min(TOKEN_MAX))
+}
+
+/// What stands in the record of a flight that runs, without a script.
+pub(super) fn state(names: &Names, key: KeyDigest) -> Cmd {
+    let mut get = Cmd::new();
+    get.arg("HMGET").arg(names.meta(key));
+    get.arg("ownerToken").arg("flight").arg("status").arg("joins").arg("next");
+    get
 }
 
 /// At least one: a key with no time left would be gone, or stay for ever.
@@ -250,8 +276,8 @@ mod tests {
             report: String::new(),
         };
         vec![
-            join(names, key, &ask, None, 7),
-            join(names, key, &ask, Some(lease), 7),
+            join(names, key, &ask, None, None, 7),
+            join(names, key, &ask, None, Some(lease), 7),
             renew(names, key, flight, lease),
             renew_alone(names, key, flight, lease),
             append(names, key, &pieces),

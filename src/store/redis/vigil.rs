@@ -245,7 +245,7 @@ pub(super) fn fresh(answer: Value, flight: FlightRef) -> Option<(Duration, Durat
     let [Value::Array(fields), Value::Array(time)] = <[Value; 2]>::try_from(parts).ok()? else {
         return None;
     };
-    let fields: Vec<&[u8]> = fields.iter().map(bytes).collect::<Option<_>>()?;
+    let fields: Vec<&[u8]> = fields.iter().map(field).collect::<Option<_>>()?;
     let [format, token, id, status, trimmed, fresh, ended] = fields[..] else { return None };
     let [seconds, micros] = &time[..] else { return None };
     let now =
@@ -258,6 +258,11 @@ pub(super) fn fresh(answer: Value, flight: FlightRef) -> Option<(Duration, Durat
     let age = Duration::from_micros(now.saturating_sub(number(ended)?));
     let fresh = Duration::from_millis(number(fresh)?.min(MILLIS_MAX));
     (is_it && age < fresh).then_some((age, fresh))
+}
+
+/// What is not written is zero.
+fn field(value: &Value) -> Option<&[u8]> {
+    if matches!(value, Value::Nil) { Some(b"0") } else { bytes(value) }
 }
 
 fn bytes(value: &Value) -> Option<&[u8]> {

@@ -100,6 +100,13 @@ impl Call {
         self.is(&["meta:", "waiters:", "result:", "stream:", "owner-seq"])
     }
 
+    /// The first three words of `finish` are token, flight and how it ends; `release` has
+    /// the id before the token.
+    fn is_finish(&self) -> bool {
+        let is_end = |word: &String| word != "abandoned" && word.chars().all(char::is_alphabetic);
+        self.keys.len() >= 2 && self.args.len() >= 5 && self.args.get(2).is_some_and(is_end)
+    }
+
     fn asker(&self) -> Asker {
         let watch = self.number(7) > 0;
         Asker { waiter: self.id(1), known: self.number(2), watch }
@@ -204,7 +211,8 @@ impl Reader {
     }
 
     fn meta(&mut self, line: &Line, record: u64) {
-        let (until, now) = (line.number("leaseEnd"), line.number("heartbeatAt"));
+        let now = line.number("heartbeatAt");
+        let until = now.zip(line.number("lease")).map(|(now, lease)| now + lease * 1000);
         let ended = line.number("endedAt").unwrap_or(line.at);
         match (line.field("status"), until, now) {
             (Some("running"), Some(until), Some(now)) => {
@@ -222,7 +230,8 @@ impl Reader {
                 self.note(now, Deed::Renewed { flight, until });
             }
             (Some("forgotten"), ..) => self.note(ended, Deed::Forgot),
-            (Some(how), Some(0), _) if self.call.keys.len() == 5 && !self.call.is_join() => {
+            // Of all that end a flight, only `finish` says how as its third word.
+            (Some(how), None, _) if self.call.is_finish() => {
                 let (flight, how) = (self.call.flight(), how.to_owned());
                 self.note(
                     ended,
@@ -232,7 +241,7 @@ impl Reader {
                     },
                 );
             }
-            (Some(_), Some(0), _) => {
+            (Some(_), None, _) => {
                 // `release` names the id first, and `abandon` the token.
                 let at = usize::from(self.call.keys.len() == 2);
                 let id = self.call.id(at);

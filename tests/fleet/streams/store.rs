@@ -61,9 +61,9 @@ async fn short_cut(link: Link) {
     let streams = begun(&labs, "cut").await;
     // Soon after a renewal, so that one beat falls into the cut.
     let [key] = &meta_keys(&redis)[..] else { panic!("one flight") };
-    let before = meta(&redis, key, "leaseEnd");
+    let before = meta(&redis, key, "heartbeatAt");
     let end = Instant::now() + PATIENCE;
-    while meta(&redis, key, "leaseEnd") == before {
+    while meta(&redis, key, "heartbeatAt") == before {
         assert!(Instant::now() < end, "no renewal");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

@@ -279,6 +279,10 @@ impl Session for FaultySession {
         asked!(self, Ask::Listen(flight, lease), Beat)
     }
 
+    fn hear(&mut self, flight: FlightRef) -> BoxFuture<'_, Result<u32, StoreError>> {
+        self.session.hear(flight)
+    }
+
     fn deafen(&mut self) {
         self.session.deafen();
     }

@@ -47,12 +47,12 @@ macro_rules! text {
 }
 
 const TEXTS: [(Step, &str); 7] = [
-    (Step::Join, text!("record.lua", "join.lua")),
-    (Step::Renew, text!("record.lua", "renew.lua")),
-    (Step::Append, text!("record.lua", "append.lua")),
-    (Step::Finish, text!("record.lua", "finish.lua")),
-    (Step::Abandon, text!("record.lua", "abandon.lua")),
-    (Step::Release, text!("record.lua", "release.lua")),
+    (Step::Join, text!("head.lua", "join_first.lua", "record.lua", "join.lua")),
+    (Step::Renew, text!("head.lua", "record.lua", "renew.lua")),
+    (Step::Append, text!("head.lua", "record.lua", "append.lua")),
+    (Step::Finish, text!("head.lua", "finish_first.lua", "record.lua", "finish.lua")),
+    (Step::Abandon, text!("head.lua", "record.lua", "abandon.lua")),
+    (Step::Release, text!("head.lua", "record.lua", "release.lua")),
     (Step::Leave, text!("leave.lua")),
 ];
 
@@ -90,10 +90,10 @@ impl Scripts {
 fn exactly(step: Step, args: &[&[u8]]) -> Step {
     let arg = |at: usize| args.get(at).copied().unwrap_or_default();
     match step {
-        Step::Join if arg(6) == b"1" && arg(7) == b"0" => Step::Look,
-        Step::Join if arg(6) == b"1" => Step::Watch,
-        Step::Finish => match (arg(2), arg(3)) {
-            (b"done", b"kept") => Step::FinishKept,
+        Step::Join if arg(7) == b"0" => Step::Look,
+        Step::Join if !arg(7).is_empty() => Step::Watch,
+        Step::Finish => match (arg(2), arg(5)) {
+            (b"done", b"" | b"kept") => Step::FinishKept,
             (_, b"staged") => Step::FinishStaged,
             (_, b"sealed") => Step::FinishSealed,
             _ => Step::Finish,

@@ -249,6 +249,10 @@ impl Session for Line<dyn Session> {
         ))
     }
 
+    fn hear(&mut self, flight: FlightRef) -> BoxFuture<'_, Result<u32, StoreError>> {
+        self.to.hear(flight)
+    }
+
     fn deafen(&mut self) {
         self.to.deafen();
     }

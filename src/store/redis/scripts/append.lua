@@ -4,11 +4,11 @@
 local meta, stream = KEYS[1], KEYS[2]
 local token, flight, first = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 local kept_from, keep, inline = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local channel, publish = ARGV[7], ARGV[8]
+local channels, publish = ARGV[7], ARGV[8]
 -- So many arguments come before the pieces.
 local HEAD = 8
 
-local record = read(meta)
+local record = read(meta, true)
 if not owned(record, token, flight) then
   if ended_by(record, token, flight) then
     return { 'OVER' }
@@ -28,19 +28,19 @@ end
 
 local there = pieces(record, stream)
 if first > there then
-  return { 'GAP', int(there) }
+  return { 'GAP', there }
 end
 -- Where the stream is gone, it begins anew.
 local from, gone = there, there > 0 and record.trimmed or 0
 for i = HEAD + 1 + there - first, #ARGV do
   local refused = add(there, ARGV[i])
-  if refused and is_ahead(refused) then
+  if refused and (is_ahead(refused) or there == 0 and is_foreign(refused)) then
     -- Left over from lost data: nobody can tell what it is, or add to it.
     redis.call('DEL', stream)
     gone = 0
     if there > 0 then
       redis.call('HSET', meta, 'next', '0', 'trimmed', '0')
-      return { 'GAP', '0' }
+      return { 'GAP', 0 }
     end
     refused = add(there, ARGV[i])
   end
@@ -58,15 +58,15 @@ if kept_from > gone then
   gone = kept_from
 end
 if there > from or gone ~= record.trimmed then
-  redis.call('HSET', meta, 'next', int(there), 'trimmed', int(gone))
+  redis.call('HSET', meta, 'next', there, 'trimmed', gone)
 end
 last(stream, keep)
 if there > from then
   local piece = there - from == 1 and ARGV[HEAD + there - first]
   if piece and #piece <= inline then
-    push(publish, channel, 'P', record, 'running', index(from) .. piece)
+    push(publish, channels, meta, 'P', record, 'running', index(from) .. piece)
   else
-    push(publish, channel, 'N', record, 'running', index(from))
+    push(publish, channels, meta, 'N', record, 'running', index(from))
   end
 end
-return { 'OK', int(there) }
+return { 'OK', there }

@@ -1,89 +1,98 @@
--- Ends a flight. Promises: one outcome per flight, only from the owner of a
--- standing lease; asked again it says the same; a refused one leaves nothing; a sealed
--- stream is whole.
-local meta, waiters, result, stream, staged = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local token, flight, status, form = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
-local body, fresh, keep, report = ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
-local channel, publish, push_max = ARGV[9], ARGV[10], tonumber(ARGV[11])
-local sealed, count, proof = form == 'sealed', tonumber(ARGV[12]), ARGV[13]
+-- The rest of it: all that is not as it mostly is.
+local token, channels, fresh, body = tonumber(ARGV[1]), ARGV[5], ARGV[7] or '0', ARGV[8]
+local report, count, proof, publish = ARGV[9], tonumber(ARGV[10]), ARGV[11], ARGV[12]
+keep = tonumber(keep)
+local PUSH_MAX = 20480
+local sealed = form == 'sealed'
 
-local record = read(meta)
+local record = read(meta, true)
 if not owned(record, token, flight) then
-  redis.call('DEL', staged)
+  if staged then
+    redis.call('DEL', staged)
+  end
   if ended_by(record, token, flight) then
     return { 'OK' }
   end
   return lost(record, token, flight)
 end
 
-local there = pieces(record, stream)
+local there = stream and pieces(record, stream) or 0
 if sealed and count ~= there then
-  return { 'GAP', int(there) }
+  return { 'GAP', there }
 end
 if (status == 'done' and form == 'kept') or status == 'abandoned' then
-  local waiting = live(waiters)
-  if waiting > 0 then
+  if live(waiters) > 0 then
     return { 'WANTED' }
   end
   status, sealed = 'abandoned', false
 end
 
 -- The first write is one that is allowed where memory is full.
-redis.call('HDEL', meta, 'heartbeatAt')
-local function write_end()
+redis.call('PEXPIRE', meta, keep)
+-- A stream says itself how it ended.
+if there > 0 or sealed then
   local id = int(token) .. '-' .. int(there + 1)
-  if sealed then
-    return redis.pcall('XADD', stream, id, 'end', status, 'flight', flight,
-      'pieces', int(count), 'proof', proof)
+  local function write_end()
+    if sealed then
+      return redis.pcall('XADD', stream, id, 'end', status, 'flight', flight,
+        'pieces', count, 'proof', proof)
+    end
+    return redis.pcall('XADD', stream, id, 'end', status, 'flight', flight)
   end
-  return redis.pcall('XADD', stream, id, 'end', status, 'flight', flight)
-end
-local written = write_end()
-if type(written) == 'table' and is_ahead(written.err) then
-  -- Left over from lost data: nobody can tell what it is, or add to it.
-  redis.call('DEL', stream)
-  if sealed and there > 0 then
-    redis.call('HSET', meta, 'next', '0', 'trimmed', '0')
-    return { 'GAP', '0' }
+  local written = write_end()
+  if type(written) == 'table' and (is_ahead(written.err) or is_foreign(written.err)) then
+    -- Left over from lost data: nobody can tell what it is, or add to it.
+    redis.call('DEL', stream)
+    if sealed and there > 0 then
+      redis.call('HSET', meta, 'next', '0', 'trimmed', '0')
+      return { 'GAP', 0 }
+    end
+    write_end()
   end
-  write_end()
+  last(stream, keep)
 end
-last(stream, keep)
 
-redis.call('PEXPIRE', meta, int(keep))
-local failures = record.failures
-if status == 'failed' or status == 'timedout' then
-  failures = failures + 1
-end
-redis.call('HSET', meta, 'status', status, 'leaseEnd', '0', 'endedAt', int(now),
-  'markEnd', int(now + keep * 1000), 'fresh', fresh, 'failures', int(failures),
-  'report', report, 'sealed', sealed and '1' or '0')
-redis.call('DEL', waiters)
-
-local pushed, kind = nil, 'E'
 if sealed then
-  pushed = index(count) .. proof
+  redis.call('HSET', meta, 'status', status, 'endedAt', at, 'fresh', fresh,
+    'sealed', '1')
+elseif status == 'failed' or status == 'timedout' then
+  redis.call('HSET', meta, 'status', status, 'endedAt', at,
+    'failures', record.failures + 1, 'report', report or '')
+elseif status == 'private' then
+  redis.call('HSET', meta, 'status', status, 'endedAt', at,
+    'markEnd', now + keep * 1000)
+else
+  redis.call('HSET', meta, 'status', status, 'endedAt', at, 'fresh', fresh)
+end
+
+-- Who waits has joined: else there is nobody to be told, and no mark.
+local watched, pushed, kind = record.joins > 0, nil, 'E'
+if watched then
+  redis.call('DEL', waiters)
+end
+if sealed then
+  pushed, kind = index(count) .. proof, 'S'
 elseif status == 'done' then
   if form == 'inline' then
-    redis.call('SET', result, body, 'PX', int(keep))
-    pushed = body
+    redis.call('SET', result, body, 'PX', keep)
+    pushed, kind = body, 'B'
   elseif is(staged, 'string') then
+    -- It keeps the time that it was staged for.
     redis.call('RENAME', staged, result)
-    redis.call('PEXPIRE', result, int(keep))
-    if redis.call('STRLEN', result) <= push_max then
-      pushed = redis.call('GET', result)
+    pushed = watched and redis.call('GETRANGE', result, 0, PUSH_MAX)
+    if pushed and #pushed <= PUSH_MAX then
+      kind = 'B'
+    else
+      pushed = nil
     end
   else
     -- Memory was too full for the record: whoever wants it finds it missing.
     redis.call('DEL', result)
   end
-else
-  redis.call('DEL', staged)
-end
-if pushed then
-  kind = sealed and 'S' or 'B'
 elseif status == 'abandoned' then
   kind = 'R'
 end
-push(publish, channel, kind, record, status, pushed)
+if watched then
+  push(publish, channels, meta, kind, record, status, pushed)
+end
 return { 'OK' }

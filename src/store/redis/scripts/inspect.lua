@@ -9,17 +9,18 @@ elseif not record then
   return { 'NONE' }
 end
 local function ms(us)
-  return int(math.ceil(math.max(us, 0) / 1000))
+  return math.ceil(math.max(us, 0) / 1000)
 end
 local waiting = 0
 if record.status == 'running' and is(waiters, 'zset') then
-  waiting = #redis.call('ZRANGE', waiters, '(' .. int(now_ms), '+inf', 'BYSCORE', 'LIMIT', 0, MOST)
+  local dead = '(' .. int(math.floor(now / 1000))
+  waiting = #redis.call('ZRANGE', waiters, dead, '+inf', 'BYSCORE', 'LIMIT', 0, MOST)
 end
-local stored = is(result, 'string') and int(redis.call('STRLEN', result)) or ''
+local stored = is(result, 'string') and redis.call('STRLEN', result) or ''
 local streamed = is(stream, 'stream') and record.next or 0
 -- Most tokens are the time at which they were given out: so are those of a record that
 -- does not say more.
 local since = number(record.since) or record.ownerToken
-return { 'KEY', int(record.ownerToken), record.flight, record.status,
+return { 'KEY', record.ownerToken, record.flight, record.status,
   ms(now - since), ms(record.leaseEnd - now), ms(now - record.endedAt),
-  ms(record.markEnd - now), waiting, stored, int(streamed), record.owner or '' }
+  ms(record.markEnd - now), waiting, stored, streamed, record.badge or '' }

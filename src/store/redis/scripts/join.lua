@@ -1,13 +1,12 @@
--- Own, follow, look or take over: one step decides which it is.
---
--- Promises: a lease is granted only where none stands; tokens of a key grow; who
--- knows token N gets no outcome older than N; a look grants nothing.
-local meta, waiters, result, stream, seq = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local flight, waiter, known = ARGV[1], ARGV[2], tonumber(ARGV[3])
+-- The rest of it: all that is not as it mostly is.
+local waiter, known = ARGV[2], tonumber(ARGV[3])
 local lease, reuse, retention = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local look, mark, inline = ARGV[7] == '1', tonumber(ARGV[8]), tonumber(ARGV[9])
-local channel, publish, prefetched = ARGV[10], ARGV[11], tonumber(ARGV[12])
-local owner, trace = ARGV[13] or '', ARGV[14] or ''
+-- The last ones are left out where they say nothing: that it looks, and then for how long
+-- its mark lasts, 0 for as long as the lease does; what a cluster counts by.
+local badge, channels, look = ARGV[7], ARGV[8], ARGV[9]
+local prefetched, publish = tonumber(ARGV[10] or 0), ARGV[11]
+look = look and look ~= ''
+local mark = look and tonumber(ARGV[9]) or 0
 local QUARANTINE, LOSSES, FAILURES, REPORT = 5000, 3, 2, 512
 
 local record, is_other = read(meta)
@@ -26,13 +25,17 @@ local function done(token, id, sealed, age)
     if not ends or ends[2][1] ~= 'end' or ends[2][4] ~= id then
       return nil
     end
-  elseif not is(result, 'string') then
-    return nil
-  elseif redis.call('STRLEN', result) <= inline then
-    body = redis.call('GET', result)
+  else
+    -- One byte more than it would give: then it is too large for a script.
+    body = redis.pcall('GETRANGE', result, 0, INLINE)
+    if type(body) ~= 'string' or body == '' and redis.call('EXISTS', result) == 0 then
+      return nil
+    elseif #body > INLINE then
+      body = false
+    end
   end
-  return { 'DONE', int(token), id, sealed == '1' and 1 or 0, body, age and 1 or 0,
-    int(math.floor((age or 0) / 1000)) }
+  return { 'DONE', token, id, sealed == '1' and 1 or 0, body, age and 1 or 0,
+    math.floor((age or 0) / 1000) }
 end
 
 -- Whose marks live on, and how many of them joined before this one. The fraction
@@ -48,6 +51,10 @@ local function follow()
   local old, place = redis.call('ZSCORE', waiters, waiter), nil
   if old then
     place = tonumber(old) % 1
+    if record.joins == 0 then
+      -- Left over from another flight, and somebody's of this one from now on.
+      redis.call('HSET', meta, 'joins', 1)
+    end
   else
     place = (redis.call('HINCRBY', meta, 'joins', 1) % 1024) / 1024
   end
@@ -58,25 +65,26 @@ local function follow()
       rank = rank + 1
     end
   end
-  redis.call('ZADD', waiters, string.format('%.10f', now_ms + ms + place), waiter)
+  redis.call('ZADD', waiters, string.format('%.10f', math.floor(now / 1000) + ms + place), waiter)
   last(waiters, ms + lease)
   if unwatched then
-    push(publish, channel, 'W', record, 'running')
+    push(publish, channels, meta, 'W', record, 'running')
   end
-  return { 'FOLLOW', int(record.ownerToken), record.flight, int(left), rank,
-    int(pieces(record, stream)), record.traceparent or '' }
+  return { 'FOLLOW', record.ownerToken, record.flight, left, rank, pieces(record, stream),
+    record.badge or '' }
 end
 
 local function grant(losses)
   local token = math.max(known + 1, prefetched, now)
-  local last_token = seq and is(seq, 'string') and number(redis.call('GET', seq))
-  if last_token then
-    token = math.max(token, last_token + 1)
+  local more = {}
+  local function also(name, value)
+    more[#more + 1] = name
+    more[#more + 1] = value
   end
-  local prev_token, prev_flight, prev_status, failures, joins = 0, '', '', 0, 0
-  local prev_sealed
+  local prev_token, joins = 0, 0
   if record then
     token = math.max(token, record.ownerToken + 1, record.prevToken + 1)
+    local prev_flight, prev_status, prev_sealed
     if record.status == 'running' or record.status == 'lost' then
       prev_token, prev_flight, prev_status = record.prevToken, record.prevFlight, record.prevStatus
       prev_sealed = record.prevSealed
@@ -84,28 +92,63 @@ local function grant(losses)
       prev_token, prev_flight, prev_status = record.ownerToken, record.flight, record.status
       prev_sealed = record.sealed
     end
-    if known > 0 and record.status ~= 'done' then
-      failures = record.failures
+    if prev_flight ~= '' then
+      also('prevToken', prev_token)
+      also('prevFlight', prev_flight)
+      also('prevStatus', prev_status)
+      if prev_sealed == '1' then
+        also('prevSealed', '1')
+      end
+    end
+    if known > 0 and record.status ~= 'done' and record.failures > 0 then
+      also('failures', record.failures)
     end
     joins = record.joins
+  end
+  if losses > 0 then
+    also('losses', losses)
   end
   if token >= LIMIT then
     token = now
   end
   -- Refused where memory is full, with nothing written yet.
   if seq then
-    redis.call('SET', seq, int(token))
-  elseif is(meta, 'hash') or is(meta, 'none') then
+    if not last_token then
+      last_token = redis.pcall('SET', seq, token, 'GET')
+    end
+    if type(last_token) == 'table' then
+      -- No text lay there; or it is refused, and so is this.
+      redis.call('SET', seq, token)
+    else
+      last_token = last_token and number(last_token)
+      if last_token and last_token >= token then
+        token = last_token + 1
+        if token >= LIMIT then
+          token = now
+        end
+        redis.call('SET', seq, token)
+      end
+    end
+  elseif type(size) == 'number' then
     redis.call('HSET', meta, 'format', FORMAT)
   end
-  redis.call('DEL', meta)
-  redis.call('HSET', meta, 'format', FORMAT, 'ownerToken', int(token), 'flight', flight,
-    'status', 'running', 'leaseEnd', int(now + lease * 1000), 'heartbeatAt', int(now),
-    'prevToken', int(prev_token), 'prevFlight', prev_flight, 'prevStatus', prev_status,
-    'prevSealed', prev_sealed or '0', 'failures', int(failures), 'losses', int(losses),
-    'joins', int(joins), 'next', '0', 'trimmed', '0', 'sealed', '0', 'endedAt', '0',
-    'markEnd', '0', 'since', int(now), 'owner', owner, 'traceparent', trace)
-  redis.call('PEXPIRE', meta, int(2 * lease))
+  if size ~= 0 then
+    redis.call('DEL', meta)
+  end
+  -- Marks that may be there, and a stream; and who knows of a flight may still listen.
+  local others = redis.call('EXISTS', waiters, stream)
+  if others > 0 or known > 0 then
+    also('joins', math.max(joins, 1))
+  end
+  if token ~= now then
+    also('since', at)
+  end
+  redis.call('HSET', meta, 'format', FORMAT, 'ownerToken', token, 'flight', flight,
+    'status', 'running', 'heartbeatAt', at, 'lease', lease, 'badge', badge, unpack(more))
+  redis.call('PEXPIRE', meta, 2 * lease)
+  if others == 0 then
+    return { 'OWN', token }
+  end
   if is(waiters, 'zset') then
     purge(waiters)
     redis.call('ZREM', waiters, waiter)
@@ -121,27 +164,27 @@ local function grant(losses)
       redis.call('XTRIM', stream, 'MINID', int(prev_token > 0 and prev_token or token))
     end
   end
-  return { 'OWN', int(token) }
+  return { 'OWN', token }
 end
 
 if record and record.status == 'lost' and now < record.markEnd then
-  return { 'QUARANTINED', int(math.ceil((record.markEnd - now) / 1000)) }
+  return { 'QUARANTINED', math.ceil((record.markEnd - now) / 1000) }
 end
 
 local losses = 0
 if record and record.ownerToken >= known then
   local status, mine = record.status, record.flight == flight
   if owned(record, record.ownerToken, flight) then
-    redis.call('PEXPIRE', meta, int(2 * lease))
-    redis.call('HSET', meta, 'leaseEnd', int(now + lease * 1000), 'heartbeatAt', int(now))
-    return { 'OWN', int(record.ownerToken) }
+    redis.call('PEXPIRE', meta, 2 * lease)
+    redis.call('HSET', meta, 'heartbeatAt', at, 'lease', lease)
+    return { 'OWN', record.ownerToken }
   end
   -- Whoever took part in a stopped flight, or comes after one that did.
   if known > 0 and not mine and record.prevFlight ~= flight then
     if status == 'stopped' then
-      return { 'FAILED', int(record.ownerToken), record.flight, status, '' }
+      return { 'FAILED', record.ownerToken, record.flight, status, '' }
     elseif record.prevStatus == 'stopped' and record.prevToken >= known then
-      return { 'FAILED', int(record.prevToken), record.prevFlight, 'stopped', '' }
+      return { 'FAILED', record.prevToken, record.prevFlight, 'stopped', '' }
     end
   end
   if status == 'running' then
@@ -169,7 +212,7 @@ if record and record.ownerToken >= known then
       return found
     end
   elseif status == 'private' and now < record.markEnd then
-    local left = int(math.ceil((record.markEnd - now) / 1000))
+    local left = math.ceil((record.markEnd - now) / 1000)
     -- One at a time finds out whether that is still so; none where memory is full.
     local asks = known == 0 and not mine and not look
       and (not record.probe or record.probe == flight)
@@ -182,7 +225,7 @@ if record and record.ownerToken >= known then
     return { 'PRIVATE', 0 }
   elseif (status == 'failed' or status == 'timedout') and known > 0 and not mine
     and record.failures >= FAILURES then
-    return { 'FAILED', int(record.ownerToken), record.flight, status,
+    return { 'FAILED', record.ownerToken, record.flight, status,
       string.sub(record.report or '', 1, REPORT) }
   end
   if mine and status ~= 'running' and status ~= 'lost' then
@@ -202,10 +245,9 @@ if record then
     and record.leaseEnd > 0 then
     losses = losses + 1
     if losses >= LOSSES then
-      redis.call('PEXPIRE', meta, int(math.max(QUARANTINE, retention)))
-      redis.call('HSET', meta, 'status', 'lost', 'leaseEnd', '0', 'losses', '0',
-        'endedAt', int(now), 'markEnd', int(now + QUARANTINE * 1000))
-      return { 'QUARANTINED', int(QUARANTINE) }
+      redis.call('PEXPIRE', meta, math.max(QUARANTINE, retention))
+      redis.call('HSET', meta, 'status', 'lost', 'losses', '0', 'endedAt', at, 'markEnd', now + QUARANTINE * 1000)
+      return { 'QUARANTINED', QUARANTINE }
     end
   end
 end

@@ -1,9 +1,9 @@
--- What every step shares. TIME is read once. A record that is damaged, foreign
--- or of another format reads as none, and is never a script error.
-local FORMAT = '1'
-local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
-local now_ms = math.floor(now / 1000)
+-- What steps share that look closely. A record that is damaged, foreign or of another
+-- format reads as none, and is never a script error.
+
+local now = tonumber(at)
+-- Beyond some 16 digits a Lua number is not exact. No honest one comes near.
+local LIMIT = 9000000000000000
 
 -- A plain `..` would write 1795968540019938 as 1.7959685400199e+15.
 local function int(n)
@@ -14,26 +14,29 @@ local function is(key, kind)
   return redis.call('TYPE', key).ok == kind
 end
 
-local ENDS = {
-  done = true, failed = true, timedout = true, private = true, toolarge = true,
-  abandoned = true, forgotten = true, stopped = true,
-}
--- How a flight ends by somebody else's word; what its owner is told of it.
-local TOLD = { forgotten = 'FORGOTTEN', stopped = 'STOPPED' }
--- Beyond some 16 digits a Lua number is not exact. No honest one comes near.
-local LIMIT = 9000000000000000
+local function is_end(status)
+  return status == 'done' or status == 'failed' or status == 'timedout' or status == 'private'
+    or status == 'toolarge' or status == 'abandoned' or status == 'forgotten'
+    or status == 'stopped'
+end
 
-local NUMBERS = {
-  'ownerToken', 'leaseEnd', 'prevToken', 'failures', 'losses', 'joins', 'endedAt', 'markEnd',
-  'next', 'trimmed',
-}
+-- What an owner is told of an end that is somebody else's word.
+local function told(status)
+  return status == 'forgotten' and 'FORGOTTEN' or status == 'stopped' and 'STOPPED' or nil
+end
 
 -- The number that a text is; none where the scripts would not have written it so.
 local function number(text)
-  if text and #text <= 16 and (text == '0' or string.find(text, '^[1-9]%d*$'))
-    and tonumber(text) < LIMIT then
-    return tonumber(text)
+  if text and #text <= 16 and (text == '0' or string.find(text, '^[1-9]%d*$')) then
+    local n = tonumber(text)
+    return n < LIMIT and n or nil
   end
+end
+
+local function is_number(name)
+  return name == 'ownerToken' or name == 'heartbeatAt' or name == 'lease' or name == 'endedAt'
+    or name == 'markEnd' or name == 'prevToken' or name == 'failures' or name == 'losses'
+    or name == 'joins' or name == 'next' or name == 'trimmed'
 end
 
 local function is_flight(text)
@@ -43,44 +46,49 @@ end
 -- Marks outlive what they mark: none lasts longer than its key, by more than a second.
 local function horizon(key)
   local left = redis.call('PTTL', key)
-  return left >= 0 and now_ms + left + 1000 or nil
+  return left >= 0 and math.floor(now / 1000) + left + 1000 or nil
 end
 
 -- The record; none, and true, where it is another release's, which lives by rules that
--- this one does not know.
-local function read(key)
-  if not is(key, 'hash') or redis.call('HLEN', key) > 64 then
-    return nil
+-- this one does not know. What is not written is zero, or empty. `trusted`: by whoever
+-- names the flight, and asks for nothing that lasts.
+local function read(key, trusted)
+  local size = redis.pcall('HLEN', key)
+  if type(size) ~= 'number' or size == 0 or size > 64 then
+    return nil, false
   end
-  local last_ms = horizon(key)
-  local flat, record = redis.call('HGETALL', key), {}
+  local flat = redis.call('HGETALL', key)
+  local record = {
+    heartbeatAt = 0, lease = 0, endedAt = 0, markEnd = 0, prevToken = 0, failures = 0,
+    losses = 0, joins = 0, next = 0, trimmed = 0, prevFlight = '', prevStatus = '',
+  }
+  local is_whole = true
   for i = 1, #flat, 2 do
-    record[flat[i]] = flat[i + 1]
+    local name, value = flat[i], flat[i + 1]
+    if is_number(name) then
+      value = number(value)
+      is_whole = is_whole and value ~= nil
+    end
+    record[name] = value
   end
-  if not last_ms then
-    return nil
+  local last_ms = not trusted and horizon(key)
+  if last_ms == nil then
+    return nil, false
   elseif record.format ~= FORMAT then
     return nil, string.find(record.format or '', '^%d%d?%d?$') ~= nil
   end
-  local status = record.status or ''
-  if not (ENDS[status] or status == 'running' or status == 'lost') or not is_flight(record.flight)
-    or not (record.prevFlight == '' and record.prevStatus == ''
-      or is_flight(record.prevFlight) and ENDS[record.prevStatus or '']) then
-    return nil
+  local status, prev = record.status, record.prevStatus
+  local lease_end = is_whole and status == 'running'
+    and record.heartbeatAt + record.lease * 1000 or 0
+  if not (is_whole and record.ownerToken and is_flight(record.flight)
+      and (status == 'running' or status == 'lost' or is_end(status))
+      and (prev == '' and record.prevFlight == '' or is_end(prev) and is_flight(record.prevFlight))
+      and record.trimmed <= record.next)
+    or last_ms and math.max(lease_end, record.markEnd) > last_ms * 1000 then
+    return nil, false
   end
-  -- A record that was written before there were streams says nothing of them.
-  record.next, record.trimmed = record.next or '0', record.trimmed or '0'
-  for _, name in ipairs(NUMBERS) do
-    record[name] = number(record[name])
-    if not record[name] then
-      return nil
-    end
-  end
-  if math.max(record.leaseEnd, record.markEnd) > last_ms * 1000
-    or record.trimmed > record.next then
-    return nil
-  end
-  return record
+  record.leaseEnd = lease_end
+  return record, false
 end
 
 local function owned(record, token, flight)
@@ -94,9 +102,9 @@ local function ended_by(record, token, flight)
   end
   local status = record.status
   return (record.ownerToken == token and record.flight == flight
-      and status ~= 'running' and status ~= 'lost' and not TOLD[status])
+      and status ~= 'running' and status ~= 'lost' and not told(status))
     or (record.prevToken == token and record.prevFlight == flight
-      and not TOLD[record.prevStatus])
+      and not told(record.prevStatus))
 end
 
 -- Why a flight is not its owner's, where it did not end by its own word.
@@ -104,19 +112,20 @@ local function lost(record, token, flight)
   if not record then
     return { 'MISSING' }
   end
-  local told
+  local word
   if record.ownerToken == token and record.flight == flight then
-    told = TOLD[record.status]
+    word = told(record.status)
   elseif record.prevToken == token and record.prevFlight == flight then
-    told = TOLD[record.prevStatus]
+    word = told(record.prevStatus)
   end
-  return told and { told } or { 'SUPERSEDED', int(record.ownerToken) }
+  return word and { word } or { 'SUPERSEDED', record.ownerToken }
 end
 
 -- Drops the marks that have run out, and those that nobody can have set.
 local function purge(waiters)
+  local now_ms = math.floor(now / 1000)
   local last_ms = horizon(waiters)
-  redis.call('ZREMRANGEBYSCORE', waiters, '-inf', int(now_ms))
+  redis.call('ZREMRANGEBYSCORE', waiters, '-inf', now_ms)
   redis.call('ZREMRANGEBYSCORE', waiters, '(' .. int(last_ms or now_ms), '+inf')
 end
 
@@ -132,13 +141,16 @@ end
 -- Makes a key last at least this long.
 local function last(key, ms)
   if redis.call('PTTL', key) < ms then
-    redis.call('PEXPIRE', key, int(ms))
+    redis.call('PEXPIRE', key, ms)
   end
 end
 
 -- How many pieces the running flight's stream has had. What is no stream makes way
 -- for one, and where it is gone the pieces are gone with it.
 local function pieces(record, key)
+  if record.next == 0 then
+    return 0
+  end
   local kind = redis.call('TYPE', key).ok
   if kind == 'stream' then
     return record.next
@@ -148,23 +160,26 @@ local function pieces(record, key)
   return 0
 end
 
--- Whether a stream refused an entry since it has a later one.
+-- What is known of a refusal: that a stream has a later entry, that something else lies
+-- under its name.
 local function is_ahead(refusal)
   return string.find(refusal, '^ERR The ') ~= nil
+end
+
+local function is_foreign(refusal)
+  return string.find(refusal, 'WRONGTYPE', 1, true) ~= nil
 end
 
 local function index(n)
   return string.format('%020.0f', n)
 end
 
-local LETTERS = {
-  running = 'r', done = 'd', failed = 'f', timedout = 't', private = 'p', toolarge = 'l',
-  abandoned = 'a', forgotten = 'a', stopped = 's',
-}
-
 -- A push is a hint: where the user may not publish, the step stands all the same.
--- A cluster has a command of its own for it.
-local function push(publish, channel, kind, record, status, body)
-  redis.pcall(publish, channel, FORMAT .. kind .. LETTERS[status] .. record.flight
+-- A cluster has a command of its own for it. The channel ends as the record's name does.
+local function push(publish, channels, meta, kind, record, status, body)
+  local letter = status == 'toolarge' and 'l' or status == 'forgotten' and 'a'
+    or string.sub(status, 1, 1)
+  local channel = channels .. string.sub(meta, -66)
+  redis.pcall(publish or 'PUBLISH', channel, FORMAT .. kind .. letter .. record.flight
     .. index(record.ownerToken) .. (body or ''))
 end

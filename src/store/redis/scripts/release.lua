@@ -2,7 +2,7 @@
 -- limit counts as a failed run, any other as none. Or ends a probe. Promises: touches no other flight
 -- and nothing that has ended. Works where memory is full.
 local meta, flight, token, status = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local channel, publish = ARGV[4], ARGV[5]
+local channels, publish = ARGV[4], ARGV[5]
 local record = read(meta)
 if record and record.status == 'private' and record.probe == flight then
   -- What it found may be shared: the mark is gone. Else another one may find out.
@@ -20,8 +20,7 @@ local failures, kind = record.failures, 'R'
 if status == 'timedout' then
   failures, kind = failures + 1, 'E'
 end
-redis.call('HDEL', meta, 'heartbeatAt')
-redis.call('HSET', meta, 'status', status, 'leaseEnd', '0', 'endedAt', int(now),
-  'failures', int(failures))
-push(publish, channel, kind, record, status)
+redis.call('HDEL', meta, 'probe')
+redis.call('HSET', meta, 'status', status, 'endedAt', at, 'failures', failures)
+push(publish, channels, meta, kind, record, status)
 return { 'OK' }

@@ -5,8 +5,8 @@ local meta, waiters, stream = KEYS[1], KEYS[2], KEYS[3]
 local token, flight, lease = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 local record = read(meta)
 if owned(record, token, flight) then
-  redis.call('PEXPIRE', meta, int(2 * lease))
-  redis.call('HSET', meta, 'leaseEnd', int(now + lease * 1000), 'heartbeatAt', int(now))
+  redis.call('PEXPIRE', meta, 2 * lease)
+  redis.call('HSET', meta, 'heartbeatAt', at, 'lease', lease)
   -- While a cluster moves the slot, it may give the record alone: then somebody may wait.
   local waiting = not waiters and 1 or live(waiters)
   if waiters and waiting > 0 then

@@ -11,5 +11,5 @@ end
 if count >= LIMIT then
   count = now
 end
-redis.call('SET', seq, int(count))
-return { int(count) }
+redis.call('SET', seq, count)
+return { count }

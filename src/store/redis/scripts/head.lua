@@ -1,0 +1,8 @@
+-- What every step begins with. TIME is read once.
+--
+-- Most calls end before what is defined for the others: what a script makes, be it a
+-- table or a text, costs as much as a command does, and to write a number out costs more
+-- than that. So times stay the texts that they came as.
+local FORMAT = '1'
+local clock = redis.call('TIME')
+local at = clock[1] .. string.sub('00000' .. clock[2], -6)
