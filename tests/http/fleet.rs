@@ -75,9 +75,17 @@ impl Fleet {
     }
 
     /// Commands that the server ran on anybody's data so far.
+    /// How many processes listen to the one channel that there is.
+    fn listeners(&self) -> usize {
+        match &self.redis.lines(&["PUBSUB", "CHANNELS"])[..] {
+            [channel] => self.redis.lines(&["PUBSUB", "NUMSUB", channel])[1][1..].parse().unwrap(),
+            _ => 0,
+        }
+    }
+
     fn commands(&self) -> u64 {
         let stats = self.redis.lines(&["INFO", "commandstats"]);
-        let ours = ["info", "quit", "ping", "hello", "client"];
+        let ours = ["info", "quit", "ping", "pubsub", "hello", "client"];
         let calls = stats.iter().filter_map(|line| line.strip_prefix("cmdstat_"));
         calls
             .filter(|line| !ours.iter().any(|name| line.starts_with(name)))
@@ -194,6 +202,7 @@ async fn l10_chosen_requests_take_no_part() {
                 flights.filter(|flight| flight.phase != joining).count() == 2
             })
             .await;
+            until("both listen", || fleet.listeners() == 2).await;
         }
         let before = fleet.commands();
         let mut asked = Vec::new();

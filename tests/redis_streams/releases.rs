@@ -67,7 +67,7 @@ impl Other<'_> {
                 include_str!("../../src/store/redis/scripts/join.lua"),
             ),
             &["meta", "waiters", "result", "stream", "seq"],
-            &[&flight, &waiter, "0", "3000", "0", "30000", &self.channels()],
+            &[&flight, &waiter, "0", "3000", "0", "30000", "", &self.channels()],
         )
     }
 

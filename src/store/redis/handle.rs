@@ -39,7 +39,7 @@ use crate::{
 /// ```text
 /// ACL SETUSER flight on >PASSWORD resetkeys ~ai:flight:* resetchannels &ai:flight:push:* -@all
 ///   +eval +evalsha +subscribe +unsubscribe +publish +time +type +del +rename +pexpire
-///   +pttl +get +set +exists +getrange +hset +hdel +hlen +hgetall +hmget +hincrby +zadd +zrem
+///   +pttl +get +set +strlen +exists +getrange +hset +hdel +hlen +hgetall +hmget +hincrby +zadd +zrem
 ///   +zcard +zscore +zrange +zremrangebyscore +xadd +xrange +xrevrange +xtrim
 /// ```
 ///

@@ -11,6 +11,7 @@ use crate::{
 };
 
 const SCRIPT: &str = concat!(
+    include_str!("../../../src/store/redis/scripts/head.lua"),
     include_str!("../../../src/store/redis/scripts/record.lua"),
     include_str!("../../../src/store/redis/scripts/append.lua"),
 );

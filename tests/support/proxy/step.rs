@@ -90,8 +90,8 @@ impl Scripts {
 fn exactly(step: Step, args: &[&[u8]]) -> Step {
     let arg = |at: usize| args.get(at).copied().unwrap_or_default();
     match step {
-        Step::Join if arg(7) == b"0" => Step::Look,
-        Step::Join if !arg(7).is_empty() => Step::Watch,
+        Step::Join if arg(8) == b"0" => Step::Look,
+        Step::Join if !arg(8).is_empty() => Step::Watch,
         Step::Finish => match (arg(2), arg(5)) {
             (b"done", b"" | b"kept") => Step::FinishKept,
             (_, b"staged") => Step::FinishStaged,

@@ -16,7 +16,7 @@ if record.status == 'running' and is(waiters, 'zset') then
   local dead = '(' .. int(math.floor(now / 1000))
   waiting = #redis.call('ZRANGE', waiters, dead, '+inf', 'BYSCORE', 'LIMIT', 0, MOST)
 end
-local stored = is(result, 'string') and redis.call('STRLEN', result) or ''
+local stored = is(result, 'string') and int(redis.call('STRLEN', result)) or ''
 local streamed = is(stream, 'stream') and record.next or 0
 -- Most tokens are the time at which they were given out: so are those of a record that
 -- does not say more.
