@@ -85,7 +85,8 @@ step cargo build --examples --all-features --quiet
 # What threads share by hand, in many orders of them: a build of its own.
 step cargo test --manifest-path tests/shuttle/Cargo.toml --target-dir target --quiet races
 if cargo nextest --version >/dev/null 2>&1; then
-    step cargo nextest run --all-features
+    # Most of the time tests wait: one more than there are cores.
+    step cargo nextest run --all-features --test-threads "$(($(nproc 2>/dev/null || echo 2) + 1))"
     step cargo test --doc --all-features --quiet
 else
     step cargo test --all-features

@@ -39,8 +39,8 @@ use crate::{
 /// ```text
 /// ACL SETUSER flight on >PASSWORD resetkeys ~ai:flight:* resetchannels &ai:flight:push:* -@all
 ///   +eval +evalsha +subscribe +unsubscribe +publish +time +type +del +rename +pexpire
-///   +pttl +get +set +strlen +exists +getrange +hset +hdel +hlen +hgetall +hmget +hincrby +zadd +zrem
-///   +zcard +zscore +zrange +zremrangebyscore +xadd +xrange +xrevrange +xtrim
+///   +pttl +get +set +strlen +exists +getrange +hset +hdel +hlen +hgetall +hmget +hincrby +zadd
+///   +zrem +zcard +zscore +zrange +zremrangebyscore +xadd +xrange +xrevrange +xtrim
 /// ```
 ///
 /// A database other than 0 needs `+select`, sentinels need `+role`, each node of a cluster
