@@ -75,17 +75,6 @@ impl Node {
     }
 }
 
-/// Scripts that the server ran so far, by either way of calling them.
-fn scripts(server: &RedisServer) -> u64 {
-    let stats = server.lines(&["INFO", "commandstats"]);
-    let calls = stats
-        .iter()
-        .filter(|line| line.starts_with("cmdstat_evalsha:") || line.starts_with("cmdstat_eval:"));
-    calls
-        .filter_map(|line| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok())
-        .sum()
-}
-
 #[tokio::test]
 async fn c14_an_answer_that_is_held_costs_no_script() {
     let server = RedisServer::start();
@@ -94,14 +83,14 @@ async fn c14_an_answer_that_is_held_costs_no_script() {
     here.holds("/", 0).await;
     there.holds("/", 0).await;
     // It goes on longer than a connection may be silent.
-    let (before, until) = (scripts(&server), Instant::now() + BEAT * 3 / 2);
+    let (before, until) = (server.scripts(), Instant::now() + BEAT * 3 / 2);
     while Instant::now() < until {
         for node in [&here, &there] {
             assert_eq!(node.ask("/").await, (0, true));
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert_eq!(scripts(&server), before);
+    assert_eq!(server.scripts(), before);
 }
 
 #[tokio::test]
@@ -191,9 +180,9 @@ async fn who_is_not_told_of_changes_asks_at_each_use() {
         let (run, _) = node.ask(path).await;
         eventually("the store knows", async || node.layer.flights().is_empty()).await;
         for _ in 0..3 {
-            let before = scripts(&server);
+            let before = server.scripts();
             assert_eq!(node.ask(path).await, (run, true));
-            assert_eq!(scripts(&server), before + 1);
+            assert_eq!(server.scripts(), before + 1);
         }
         assert_eq!(node.held(), 0);
         assert_eq!(node.layer.store_errors(), []);

@@ -47,17 +47,6 @@ fn inner(
     })
 }
 
-/// Scripts that the server ran so far, by either way of calling them.
-fn scripts(server: &RedisServer) -> u64 {
-    let stats = server.lines(&["INFO", "commandstats"]);
-    let calls = stats
-        .iter()
-        .filter(|line| line.starts_with("cmdstat_evalsha:") || line.starts_with("cmdstat_eval:"));
-    calls
-        .filter_map(|line| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok())
-        .sum()
-}
-
 /// How often the server ran each command since it was asked to count anew, also out of
 /// scripts; and how many bytes came in.
 fn costs(server: &RedisServer) -> (Vec<(String, u64)>, u64) {
@@ -164,9 +153,9 @@ async fn c14_an_answer_that_is_used_again_costs_one_script() {
     let service = there.layer(inner);
     service.clone().oneshot(get("/")).await.unwrap();
     for _ in 0..3 {
-        let before = scripts(&server);
+        let before = server.scripts();
         service.clone().oneshot(get("/")).await.unwrap();
-        assert_eq!(scripts(&server), before + 1);
+        assert_eq!(server.scripts(), before + 1);
     }
     assert_eq!(calls.load(SeqCst), 1);
 }
@@ -213,14 +202,14 @@ async fn e4_nothing_is_renewed_after_its_end() {
     .await;
     // The two looks see no script between them, but for those on their way.
     support::eventually("no renewal goes on", async || {
-        let before = scripts(&server);
+        let before = server.scripts();
         tokio::time::sleep(LEASE).await;
-        scripts(&server) == before
+        server.scripts() == before
     })
     .await;
-    let before = scripts(&server);
+    let before = server.scripts();
     tokio::time::sleep(LEASE * 5).await;
-    assert_eq!(scripts(&server), before, "a hundred beats later");
+    assert_eq!(server.scripts(), before, "a hundred beats later");
 }
 
 type Process = (SingleFlightLayer<HttpKey>, RedisStore);

@@ -11,17 +11,6 @@ use crate::{
     tap::{Taps, open},
 };
 
-/// Scripts that the server ran, by either way of calling them.
-fn scripts(server: &RedisServer) -> u64 {
-    let stats = server.lines(&["INFO", "commandstats"]);
-    let calls = stats
-        .iter()
-        .filter(|line| line.starts_with("cmdstat_evalsha:") || line.starts_with("cmdstat_eval:"));
-    calls
-        .filter_map(|line| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok())
-        .sum()
-}
-
 /// A unary answer is there at once, its trailers too: it is no stream to the layer, as
 /// small or large as it may be, and neither is one that failed.
 #[tokio::test]
@@ -45,7 +34,7 @@ async fn a_unary_call_nobody_shares_is_two_scripts() {
         server.command(&["CONFIG", "RESETSTAT"]);
         assert_eq!(get(&channel, ask(question, &[])).await.is_ok(), question != "no");
         over().await;
-        assert_eq!(scripts(&server), 2, "{question}");
+        assert_eq!(server.scripts(), 2, "{question}");
         // What nobody asks for stays here, unless it is so small that it goes along.
         let kept = server.lines(&["KEYS", "*:result:*"]).len();
         let small = question.parse().map_or(0, |size: usize| size) <= 1000;
@@ -75,6 +64,6 @@ async fn an_unwatched_stream_sends_no_message_to_the_store() {
         // `join`, word that it listens for readers, `finish`.
         assert!(server.lines(&["KEYS", "*:stream:*"]).is_empty());
         assert!(server.lines(&["KEYS", "*:result:*"]).is_empty());
-        assert_eq!(scripts(&server), if run == 0 { 6 } else { 3 });
+        assert_eq!(server.scripts(), if run == 0 { 6 } else { 3 });
     }
 }

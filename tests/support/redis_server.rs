@@ -158,6 +158,17 @@ impl RedisServer {
         lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
     }
 
+    /// Scripts that it ran so far, by either way of calling them.
+    pub(crate) fn scripts(&self) -> u64 {
+        let stats = self.lines(&["INFO", "commandstats"]);
+        let calls = stats.iter().filter(|line| {
+            line.starts_with("cmdstat_evalsha:") || line.starts_with("cmdstat_eval:")
+        });
+        calls
+            .filter_map(|line| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok())
+            .sum()
+    }
+
     fn socket(&self) -> PathBuf {
         self.folder.path().join("redis.sock")
     }
