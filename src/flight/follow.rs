@@ -87,7 +87,7 @@ impl Driver {
         };
         let mut due = Instant::now() + left;
         let (mut lost, mut patient) = (false, false);
-        let mut first = (pieces > 0).then_some(Step::Wait { left, rank, pieces });
+        let mut first = (pieces > 0).then_some(Step::Wait(seen));
         loop {
             let step = match first.take() {
                 Some(step) => step,
@@ -107,7 +107,7 @@ impl Driver {
                     pushed = self.session.open().pushed() => match Step::from_push(pushed, flight) {
                         step if step.costs(inflow.has_begun()) => {
                             let runs = self.still_runs(flight).await;
-                            runs.map_or(step, Step::wait)
+                            runs.map_or(step, Step::Wait)
                         }
                         step => step,
                     },
@@ -158,13 +158,13 @@ impl Driver {
                     let enough = Some(index.saturating_add(1));
                     self.catch_up(&mut inflow, enough).await.unwrap_or(Flow::Open)
                 }
-                Step::Wait { left, rank: place, pieces } => {
-                    due = Instant::now() + left;
-                    rank = place;
-                    if pieces <= inflow.next() {
+                Step::Wait(seen) => {
+                    due = Instant::now() + seen.left;
+                    rank = seen.rank;
+                    if seen.pieces <= inflow.next() {
                         continue;
                     }
-                    self.catch_up(&mut inflow, Some(pieces)).await.unwrap_or(Flow::Open)
+                    self.catch_up(&mut inflow, Some(seen.pieces)).await.unwrap_or(Flow::Open)
                 }
                 Step::Ended(end) => Box::pin(self.read_to_end(&mut inflow, end)).await,
                 Step::Lost => {

@@ -26,9 +26,8 @@ pub(super) struct Sighting {
 pub(super) enum Step {
     /// Nothing.
     Stay,
-    /// Wait on: the lease stands for this long, so many waited before, and so many pieces
-    /// are there.
-    Wait { left: Duration, rank: u32, pieces: u64 },
+    /// Wait on: the followed flight stands so.
+    Wait(Sighting),
     /// A piece came, or several from this one on.
     Piece { index: u64, piece: Option<Bytes> },
     /// The followed flight has ended, and had a stream.
@@ -52,10 +51,6 @@ pub(super) enum Step {
 }
 
 impl Step {
-    pub(super) fn wait(seen: Sighting) -> Self {
-        Self::Wait { left: seen.left, rank: seen.rank, pieces: seen.pieces }
-    }
-
     /// Whether it costs callers the answer that they wait for, who may have begun.
     pub(super) fn costs(&self, begun: bool) -> bool {
         match self {
@@ -109,7 +104,7 @@ impl Step {
             // The look has renewed the mark of this process's wait.
             Joined::Follow { flight, left, rank, pieces } => {
                 let seen = Sighting { flight, left, rank, pieces };
-                if flight == followed { Self::wait(seen) } else { Self::Newer(seen) }
+                if flight == followed { Self::Wait(seen) } else { Self::Newer(seen) }
             }
             Joined::Done { flight, streamed: true, .. } if flight == followed => Self::Streamed,
             // Nobody runs: ask to own, in line with the others.
