@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tower_singleflight::{Store, store::StoreErrorKind};
 
-use crate::{
+use super::{
     rig::{Node, key_on, one_flight, two_stores},
     support::{cluster::Cluster, eventually},
 };

@@ -15,7 +15,7 @@ use tower_singleflight::{
     store::{Joined, Pushed, StoreErrorKind},
 };
 
-use crate::{
+use super::{
     rig::{Node, ask, ask_after, end, key_where, two_stores},
     support::cluster::Cluster,
 };

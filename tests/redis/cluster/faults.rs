@@ -8,7 +8,7 @@ use tower_singleflight::{
     store::{Beat, BeatReply, StoreErrorKind, StoreState},
 };
 
-use crate::{
+use super::{
     rig::{LEASE, Node, ask, key_on, key_where, one_flight, slot, two_stores},
     support::{cluster::Cluster, eventually},
 };

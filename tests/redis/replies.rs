@@ -1,8 +1,6 @@
 //! A server that answers every command of ours with one error: requests are
 //! served all the same, and the error is counted by its kind.
 
-mod support;
-
 use std::{
     convert::Infallible,
     sync::{
@@ -12,10 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::support::resp::command;
 use futures_util::future::join_all;
 use http::{Request, Response};
 use http_body_util::Full;
-use support::resp::command;
 use tokio::{
     io::{AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},

@@ -2,7 +2,7 @@
 
 use tower_singleflight::{RedisStore, store::StoreErrorKind};
 
-use crate::{
+use super::{
     rig::{Node, random_key},
     support::{
         cluster::Cluster,
@@ -20,7 +20,7 @@ async fn the_wrong_kind_of_address_is_told() {
         assert_eq!(error.kind(), StoreErrorKind::Cluster, "{error}");
         assert!(error.to_string().contains("use redis-cluster://"), "{error}");
         let store = RedisStore::builder(&url).connect_lazy().unwrap();
-        let joined = Node::new(&store, random_key()).session.join(crate::rig::ask()).await;
+        let joined = Node::new(&store, random_key()).session.join(super::rig::ask()).await;
         let error = joined.unwrap_err();
         assert!(error.to_string().contains("use redis-cluster://"), "{error}");
     }
@@ -49,10 +49,10 @@ async fn a_server_that_is_no_cluster_is_named_each_time() {
         named(builder().connect().await.unwrap_err());
         let store = builder().connect_lazy().unwrap();
         for _ in 0..3 {
-            let joined = Node::new(&store, random_key()).session.join(crate::rig::ask()).await;
+            let joined = Node::new(&store, random_key()).session.join(super::rig::ask()).await;
             named(joined.unwrap_err());
         }
-        let joined = Node::new(&store, random_key()).session.join(crate::rig::ask()).await;
+        let joined = Node::new(&store, random_key()).session.join(super::rig::ask()).await;
         assert_eq!(joined.unwrap_err().kind(), StoreErrorKind::Open);
     }
 }
@@ -85,7 +85,7 @@ async fn nobody_there_is_an_error_in_time() {
     let mut last = None;
     for _ in 0..6 {
         let began = std::time::Instant::now();
-        let joined = Node::new(&store, random_key()).session.join(crate::rig::ask()).await;
+        let joined = Node::new(&store, random_key()).session.join(super::rig::ask()).await;
         last = Some((joined.unwrap_err().kind(), began.elapsed()));
     }
     let (kind, took) = last.unwrap();
@@ -134,10 +134,10 @@ async fn a_node_that_is_away_keeps_nobody_from_starting() {
     let mut cluster = Cluster::start_with(&["--cluster-replica-no-failover", "yes"]);
     cluster.nodes[0].kill();
     let store = RedisStore::connect(&cluster.url("")).await.expect("two of three are there");
-    let key = crate::rig::key_where(|slot| slot > 6000);
+    let key = super::rig::key_where(|slot| slot > 6000);
     Node::new(&store, key).own().await;
-    let key = crate::rig::key_where(|slot| slot < 5000);
-    let joined = Node::new(&store, key).session.join(crate::rig::ask()).await;
+    let key = super::rig::key_where(|slot| slot < 5000);
+    let joined = Node::new(&store, key).session.join(super::rig::ask()).await;
     assert!(joined.is_err(), "{joined:?}");
 }
 
@@ -170,20 +170,20 @@ async fn over_tls() {
     let stores = [connect().await, connect().await];
     // Connections take long to open in this build.
     crate::support::eventually("all connections", async || {
-        let keys = (0..3).map(|n| crate::rig::key_where(move |slot| slot / 5462 == n));
+        let keys = (0..3).map(|n| super::rig::key_where(move |slot| slot / 5462 == n));
         let joins = keys.flat_map(|key| stores.iter().map(move |store| (store, key)));
         let mut there = true;
         for (store, key) in joins {
             let mut node = Node::new(store, key);
-            there &= node.session.join(crate::rig::ask()).await.is_ok();
+            there &= node.session.join(super::rig::ask()).await.is_ok();
             there &= node.session.fetch().await.is_ok();
         }
         there
     })
     .await;
     for n in 0..3 {
-        let key = crate::rig::key_where(|slot| slot / 5462 == n);
-        crate::rig::one_flight(&stores, key, &bytes::Bytes::from(vec![7; 20_000])).await;
+        let key = super::rig::key_where(|slot| slot / 5462 == n);
+        super::rig::one_flight(&stores, key, &bytes::Bytes::from(vec![7; 20_000])).await;
     }
     let error = RedisStore::connect(&url).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Connect, "{error}");

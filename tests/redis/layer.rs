@@ -1,7 +1,5 @@
 //! The layer on a real server, in one process.
 
-mod support;
-
 use std::{
     convert::Infallible,
     sync::{
@@ -11,10 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::support::redis_server::RedisServer;
 use futures_util::future::join_all;
 use http::{Request, Response};
 use http_body_util::Full;
-use support::redis_server::RedisServer;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_singleflight::{
     Config, Failure, FailureKind, FlightPhase, HttpKey, RedisStore, SingleFlightLayer,
@@ -102,7 +100,8 @@ async fn what_a_flight_costs_the_server() {
         let service = layer.layer(answers(bytes));
         let ask = |n: u64| service.clone().oneshot(get(&format!("/{path}/{n}")));
         let idle = async || {
-            support::eventually("the store knows", async || layer.flights().is_empty()).await;
+            crate::support::eventually("the store knows", async || layer.flights().is_empty())
+                .await;
         };
         if path != "kept" || !std::ptr::eq(layer, &reusing) {
             // The connections are there, and the scripts.
@@ -149,7 +148,7 @@ async fn c14_an_answer_that_is_used_again_costs_one_script() {
         response
     });
     here.layer(inner.clone()).oneshot(get("/")).await.unwrap();
-    support::eventually("the store knows", async || here.flights().is_empty()).await;
+    crate::support::eventually("the store knows", async || here.flights().is_empty()).await;
     let service = there.layer(inner);
     service.clone().oneshot(get("/")).await.unwrap();
     for _ in 0..3 {
@@ -194,14 +193,14 @@ async fn e4_nothing_is_renewed_after_its_end() {
         });
         join_all(asks).await;
     }
-    support::eventually("all flights are over", async || layer.flights().is_empty()).await;
-    support::eventually("nothing is left", async || {
+    crate::support::eventually("all flights are over", async || layer.flights().is_empty()).await;
+    crate::support::eventually("nothing is left", async || {
         let keys = server.lines(&["KEYS", "*"]);
         keys.iter().all(|key| key.ends_with("owner-seq"))
     })
     .await;
     // The two looks see no script between them, but for those on their way.
-    support::eventually("no renewal goes on", async || {
+    crate::support::eventually("no renewal goes on", async || {
         let before = server.scripts();
         tokio::time::sleep(LEASE).await;
         server.scripts() == before
@@ -256,7 +255,7 @@ async fn i1_two_hundred_leases_beside_two_hundred_followers() {
     {
         for step in 1..=8 {
             asked.extend((step * 25 - 25..step * 25).map(|n| ask(service, n)));
-            support::eventually("all own, or follow", async || {
+            crate::support::eventually("all own, or follow", async || {
                 let flights = layer.flights();
                 flights.len() == step * 25 && flights.iter().all(|flight| flight.phase == phase)
             })
@@ -284,9 +283,9 @@ async fn j1_memory_runs_full_in_the_middle_of_a_flight() {
     let inner = inner(&calls, Duration::from_secs(2));
     let [owner, follower] = [one.layer(inner.clone()), other.layer(inner)];
     let first = tokio::spawn(owner.clone().oneshot(get("/held")));
-    support::eventually("it runs", async || calls.load(SeqCst) == 1).await;
+    crate::support::eventually("it runs", async || calls.load(SeqCst) == 1).await;
     let second = tokio::spawn(follower.clone().oneshot(get("/held")));
-    support::eventually("it is followed", async || {
+    crate::support::eventually("it is followed", async || {
         other.flights().iter().any(|flight| flight.token.is_some())
     })
     .await;
@@ -304,7 +303,7 @@ async fn j1_memory_runs_full_in_the_middle_of_a_flight() {
     assert!(one.store_errors().iter().any(|(kind, _)| *kind == StoreErrorKind::OutOfMemory));
     server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     server.command(&["CONFIG", "SET", "maxmemory", "64mb"]);
-    support::eventually("flights are shared again", async || {
+    crate::support::eventually("flights are shared again", async || {
         let path = format!("/later/{}", calls.load(SeqCst));
         let before = calls.load(SeqCst);
         let asks = [&owner, &follower].map(|node| node.clone().oneshot(get(&path)));
@@ -325,9 +324,9 @@ async fn a_flight_is_stopped_in_the_whole_fleet() {
         let services = [nodes[0].0.layer(inner.clone()), nodes[1].0.layer(inner)];
         let path = format!("/stopped/{from}");
         let first = tokio::spawn(services[0].clone().oneshot(get(&path)));
-        support::eventually("it runs", async || calls.load(SeqCst) == 1).await;
+        crate::support::eventually("it runs", async || calls.load(SeqCst) == 1).await;
         let second = tokio::spawn(services[1].clone().oneshot(get(&path)));
-        support::eventually("it is followed", async || {
+        crate::support::eventually("it is followed", async || {
             nodes[1].0.flights().iter().any(|flight| flight.phase == FlightPhase::Following)
         })
         .await;
@@ -337,13 +336,13 @@ async fn a_flight_is_stopped_in_the_whole_fleet() {
             let failure = answer.extensions().get::<Failure>().map(Failure::kind);
             assert_eq!((answer.status().as_u16(), failure), (503, Some(FailureKind::Stopped)));
         }
-        support::eventually("all is over", async || {
+        crate::support::eventually("all is over", async || {
             nodes.iter().all(|(layer, _)| layer.flights().is_empty())
         })
         .await;
         assert_eq!(nodes[0].0.stats().stopped, 1);
         let next = tokio::spawn(services[1].clone().oneshot(get(&path)));
-        support::eventually("the next runs", async || calls.load(SeqCst) == 2).await;
+        crate::support::eventually("the next runs", async || calls.load(SeqCst) == 2).await;
         next.abort();
     }
 }

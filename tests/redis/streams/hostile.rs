@@ -24,7 +24,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_singleflight::{FlightPhase, HttpKey, RedisStore, SingleFlightLayer};
 
-use super::support::{eventually, redis_server::RedisServer};
+use crate::support::{eventually, redis_server::RedisServer};
 
 type Body = StreamBody<std::pin::Pin<Box<dyn tokio_stream::Stream<Item = Item> + Send>>>;
 type Item = Result<Frame<Bytes>, Infallible>;

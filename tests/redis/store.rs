@@ -1,17 +1,14 @@
 //! The Redis store alone, against a real server.
-#![cfg(feature = "redis")]
-
-mod support;
 
 use std::time::{Duration, Instant};
 
-use bb8_redis::{RedisConnectionManager, bb8, redis};
-use bytes::Bytes;
-use futures_util::FutureExt;
-use support::{
+use crate::support::{
     eventually,
     redis_server::{RedisServer, closed_port, silent_server},
 };
+use bb8_redis::{RedisConnectionManager, bb8, redis};
+use bytes::Bytes;
+use futures_util::FutureExt;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},

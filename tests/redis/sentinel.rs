@@ -1,11 +1,8 @@
 //! The Redis store behind sentinels.
-#![cfg(feature = "redis")]
-
-mod support;
 
 use std::time::{Duration, Instant};
 
-use support::{eventually, redis_server::silent_server, rights, sentinels::Fleet};
+use crate::support::{eventually, redis_server::silent_server, rights, sentinels::Fleet};
 use tower_singleflight::{
     FlightId, FlightRef, KeyDigest, RedisStore, Store, WaiterId,
     store::{EndStatus, Finish, Finished, Join, Joined, Pushed, StoreErrorKind},

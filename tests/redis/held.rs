@@ -1,7 +1,4 @@
 //! What processes hold of answers that are used again, on a real server (row C14).
-#![cfg(feature = "redis")]
-
-mod support;
 
 use std::{
     convert::Infallible,
@@ -12,9 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::support::{eventually, redis_server::RedisServer, rights};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
-use support::{eventually, redis_server::RedisServer, rights};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_singleflight::{Config, FlightRole, HttpKey, RedisStore, SingleFlightLayer};
 
@@ -192,7 +189,7 @@ async fn who_is_not_told_of_changes_asks_at_each_use() {
 /// Each answer is told of by the server that has it.
 #[tokio::test]
 async fn what_is_held_of_a_cluster_is_forgotten_too() {
-    let cluster = support::cluster::Cluster::start();
+    let cluster = crate::support::cluster::Cluster::start();
     let [a, b] = nodes(&cluster.url("")).await;
     let paths: Vec<String> = (0..8).map(|n| format!("/{n}")).collect();
     for (run, path) in paths.iter().enumerate() {

@@ -37,8 +37,8 @@ impl Other<'_> {
 
     fn run(&self, script: &str, keys: &[&str], args: &[&str]) -> Vec<String> {
         let shared = concat!(
-            include_str!("../../src/store/redis/scripts/head.lua"),
-            include_str!("../../src/store/redis/scripts/record.lua"),
+            include_str!("../../../src/store/redis/scripts/head.lua"),
+            include_str!("../../../src/store/redis/scripts/record.lua"),
         );
         let other = shared.replace("FORMAT = '1'", &format!("FORMAT = '{}'", self.format));
         assert_ne!(shared, other);
@@ -63,8 +63,8 @@ impl Other<'_> {
         let (flight, waiter) = (flight.to_string(), WaiterId::random().to_string());
         self.run(
             concat!(
-                include_str!("../../src/store/redis/scripts/join_first.lua"),
-                include_str!("../../src/store/redis/scripts/join.lua"),
+                include_str!("../../../src/store/redis/scripts/join_first.lua"),
+                include_str!("../../../src/store/redis/scripts/join.lua"),
             ),
             &["meta", "waiters", "result", "stream", "seq"],
             &[&flight, &waiter, "0", "3000", "0", "30000", "", &self.channels()],
@@ -77,7 +77,7 @@ impl Other<'_> {
 
     fn append(&self, token: &str, flight: FlightId, piece: &str) -> Vec<String> {
         self.run(
-            include_str!("../../src/store/redis/scripts/append.lua"),
+            include_str!("../../../src/store/redis/scripts/append.lua"),
             &["meta", "stream"],
             &[
                 token,
@@ -95,7 +95,7 @@ impl Other<'_> {
 
     fn renew(&self, token: &str, flight: FlightId) -> Vec<String> {
         self.run(
-            include_str!("../../src/store/redis/scripts/renew.lua"),
+            include_str!("../../../src/store/redis/scripts/renew.lua"),
             &["meta", "waiters", "stream"],
             &[token, &flight.to_string(), "3000"],
         )
@@ -106,8 +106,8 @@ impl Other<'_> {
         let channels = self.channels();
         self.run(
             concat!(
-                include_str!("../../src/store/redis/scripts/finish_first.lua"),
-                include_str!("../../src/store/redis/scripts/finish.lua"),
+                include_str!("../../../src/store/redis/scripts/finish_first.lua"),
+                include_str!("../../../src/store/redis/scripts/finish.lua"),
             ),
             &["meta", "waiters", "stream", "result"],
             &[token, &flight, "done", "30000", &channels, "inline", "30000", body],

@@ -1,6 +1,7 @@
 //! The Redis store in a cluster whose slots move, whose nodes fail, and whose users
 //! may do less than they should.
-#![cfg(feature = "redis")]
+
+use crate::support;
 
 mod faults;
 mod keys;
@@ -10,6 +11,4 @@ mod mixed;
 mod moves;
 mod rig;
 mod setting_up;
-#[path = "../support/mod.rs"]
-mod support;
 mod tokens;

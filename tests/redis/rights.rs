@@ -1,14 +1,9 @@
 //! What the store's user may do, and what the server can do: found out at the start.
-#![cfg(feature = "redis")]
-
-#[path = "support/log.rs"]
-mod log;
-mod support;
 
 use std::time::{Duration, Instant};
 
-use log::Log;
-use support::{eventually, redis_server::RedisServer, rights};
+use crate::log::Log;
+use crate::support::{eventually, redis_server::RedisServer, rights};
 use tower_singleflight::{
     FlightId, FlightRef, KeyDigest, RedisStore, Store, WaiterId,
     store::{Beat, BeatReply, Join, Joined, StoreError, StoreErrorKind, StoreState},
@@ -54,7 +49,7 @@ async fn every_right_that_is_missing_is_named() {
 
 #[test]
 fn the_docs_ask_for_the_same() {
-    let docs = include_str!("../src/store/redis/handle.rs");
+    let docs = include_str!("../../src/store/redis/handle.rs");
     let (_, rule) = docs.split_once("ACL SETUSER flight ").expect("a rule");
     let (rule, _) = rule.split_once("```").expect("its end");
     let rule: Vec<&str> = rule.split_whitespace().filter(|word| *word != "///").collect();

@@ -17,7 +17,7 @@ use tower_singleflight::{
     store::{Joined, Pushed, StoreErrorKind},
 };
 
-use crate::{
+use super::{
     rig::{Node, ask, random_key},
     support::{
         redis_server::{free_port, silent_server},

@@ -10,7 +10,7 @@ use tower_singleflight::{
     store::{Join, Joined, KeyStatus, KeyView, Scan},
 };
 
-use crate::{
+use super::{
     rig::{LEASE, ask, key_where, two_stores},
     support::cluster::Cluster,
 };

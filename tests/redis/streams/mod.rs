@@ -1,11 +1,10 @@
 //! Streams of pieces on a real server: what lies there, what it costs, and what
 //! becomes of it where the server or the way to it is not in order.
-#![cfg(feature = "redis")]
 
 use std::time::Duration;
 
+use crate::support::{self, redis_server::RedisServer};
 use bytes::Bytes;
-use support::redis_server::RedisServer;
 use tower_singleflight::{
     FlightId, FlightRef, KeyDigest, RedisStore, Store, WaiterId,
     store::{
@@ -13,9 +12,6 @@ use tower_singleflight::{
         Session, StreamEnd,
     },
 };
-
-#[path = "../support/mod.rs"]
-mod support;
 
 mod answers;
 mod bounds;

@@ -19,7 +19,7 @@ use tower_singleflight::{
     Config, HttpKey, KeyDigest, RedisStore, SingleFlight, SingleFlightLayer, StoreDown,
 };
 
-use super::support::{eventually, redis_server::RedisServer};
+use crate::support::{eventually, redis_server::RedisServer};
 
 /// A layer that reuses answers, over an inner service that says for whom they are.
 struct Rig {

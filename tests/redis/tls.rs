@@ -1,11 +1,8 @@
 //! The Redis store over TLS.
-#![cfg(feature = "tls")]
-
-mod support;
 
 use std::time::{Duration, Instant};
 
-use support::{certificates::Certificates, eventually, redis_server::RedisServer};
+use crate::support::{certificates::Certificates, eventually, redis_server::RedisServer};
 use tower_singleflight::{
     FlightId, FlightRef, KeyDigest, RedisStore, Store, WaiterId,
     store::{EndStatus, Finish, Join, Joined, Pushed, RedisStoreBuilder, StoreErrorKind},

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tower_singleflight::store::{Append, Appended, BeatReply, Joined, StoreErrorKind};
 
-use crate::{
+use super::{
     rig::{LEASE, Node, ask, ask_after, key_on, one_flight, slot, two_stores},
     support::cluster::Cluster,
 };
