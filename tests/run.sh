@@ -76,8 +76,9 @@ step() {
 
 step cargo fmt --check
 step cargo clippy --all-targets --all-features --quiet -- -D warnings
-step cargo clippy --quiet -- -D warnings
-step cargo clippy --no-default-features --quiet -- -D warnings
+# With what the features alone bring, which tests add to.
+step cargo rustc --lib --profile check --quiet -- -D warnings
+step cargo rustc --lib --no-default-features --profile check --quiet -- -D warnings
 # What the fuzz targets of fuzz/ drive; `fuzz/run.sh` runs them.
 step cargo rustc --lib --all-features --profile check --quiet -- --cfg fuzzing -D warnings
 RUSTDOCFLAGS="-D warnings" step cargo doc --no-deps --all-features --quiet
