@@ -43,13 +43,15 @@ where
     let flight = join(prints, Teller, awaited, name.clone(), Chain::default());
     let came = Moment::now();
     let (core, key) = (Arc::clone(parts.core()), *name.digest());
-    let meeting = Meeting { core, key, came, hasher, print };
     let codec = parts.codec.clone();
     let is_complete =
-        move |head: &Head, trailers: Option<&HeaderMap>| codec.is_complete(head, trailers);
-    tokio::spawn(meeting.attend(seen, flight, is_complete).instrument(Span::current()));
+        Box::new(move |head: &_, trailers: Option<&_>| codec.is_complete(head, trailers));
+    let meeting = Meeting { core, key, came, hasher, print, is_complete };
+    tokio::spawn(meeting.attend(seen, flight).instrument(Span::current()));
     witness
 }
+
+type IsComplete = dyn Fn(&Head, Option<&HeaderMap>) -> bool + Send + Sync;
 
 struct Meeting {
     core: Arc<Core>,
@@ -60,6 +62,8 @@ struct Meeting {
     hasher: blake3::Hasher,
     /// For the flight: what came of this caller's run.
     print: watch::Sender<Option<Print>>,
+    /// The codec's word, behind a pointer: a task of one type serves layers of all.
+    is_complete: Box<IsComplete>,
 }
 
 impl Meeting {
@@ -69,7 +73,6 @@ impl Meeting {
         self,
         mut seen: oneshot::Receiver<Seen>,
         flight: impl Future<Output = Result<Told, Untold>>,
-        is_complete: impl Fn(&Head, Option<&HeaderMap>) -> bool,
     ) {
         let mut flight = pin!(flight);
         let mut told = None;
@@ -83,7 +86,7 @@ impl Meeting {
         let own = match seen {
             Ok(Seen::Unshareable) => Print::Unshareable,
             Ok(Seen::Whole { head, varies, body, trailers, at })
-                if is_complete(&head, trailers.as_ref()) =>
+                if (self.is_complete)(&head, trailers.as_ref()) =>
             {
                 let answer = Answer::new(&head, body, trailers.as_ref(), varies, at, &self.hasher);
                 Print::Answer(Arc::new(answer))
