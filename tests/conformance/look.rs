@@ -7,8 +7,8 @@ use std::{
 
 use futures_util::FutureExt;
 use tower_singleflight::{
-    KeyDigest,
-    store::{Badge, EndStatus, KeyStatus, KeyView, Store},
+    KeyDigest, TraceParent,
+    store::{Badge, EndStatus, Joined, KeyStatus, KeyView, Store},
 };
 
 use super::{
@@ -51,6 +51,20 @@ pub(crate) async fn view_of_a_running_flight(engine: &impl Engine) {
     let view = owner.view().await.expect("a record");
     assert_eq!((view.flight, view.status, &*view.owner), (next, KeyStatus::Running, ""));
     assert!(view.age < STEP, "{view:?}");
+}
+
+pub(crate) async fn followers_hear_where_the_owner_is_in_its_trace(engine: &impl Engine) {
+    let key = key();
+    let mut owner = Node::new(engine, key).await;
+    let mut badge = Badge::new("4711@host");
+    badge.trace = TraceParent::new(1, 2, true);
+    owner.introduce(badge.clone());
+    let flight = owner.own(&ask()).await;
+    let (mut other, wait) = (Node::new(engine, key).await, ask());
+    for joined in [other.join(&wait).await, other.watch(&wait, LEASE).await] {
+        let Joined::Follow { flight: of, trace, .. } = joined else { panic!("{joined:?}") };
+        assert_eq!((of, trace), (flight, badge.trace));
+    }
 }
 
 pub(crate) async fn view_of_what_has_ended(engine: &impl Engine) {

@@ -24,6 +24,7 @@ pub(super) fn joined(value: Value) -> Result<Joined, StoreError> {
             left: reply.left()?,
             rank: reply.small()?,
             pieces: reply.number()?,
+            trace: reply.trace(),
         },
         "DONE" => {
             let flight = reply.flight()?;
@@ -46,22 +47,6 @@ pub(super) fn joined(value: Value) -> Result<Joined, StoreError> {
         "MISSING" => Joined::Missing,
         _ => return Err(error::bad_reply()),
     })
-}
-
-/// Where the owner that is followed is in its trace. Whatever else is there is none.
-pub(super) fn trace(value: &Value) -> Option<TraceParent> {
-    match value {
-        Value::Array(parts) => match &parts[..] {
-            [Value::BulkString(word), _, _, _, _, _, Value::BulkString(badge)]
-                if word == b"FOLLOW" =>
-            {
-                let (_, trace) = std::str::from_utf8(badge).ok()?.split_once(' ')?;
-                trace.parse().ok()
-            }
-            _ => None,
-        },
-        _ => None,
-    }
 }
 
 pub(super) fn renewed(value: Value) -> Result<BeatReply, StoreError> {
@@ -178,6 +163,13 @@ impl Reply {
 
     fn word(&mut self) -> Result<String, StoreError> {
         Ok(String::from_utf8_lossy(&self.bytes()?).into_owned())
+    }
+
+    /// Where an owner with this badge is in its trace. Whatever else is there is none.
+    fn trace(&mut self) -> Option<TraceParent> {
+        let Some(Value::BulkString(badge)) = self.0.next() else { return None };
+        let (_, trace) = std::str::from_utf8(&badge).ok()?.split_once(' ')?;
+        trace.parse().ok()
     }
 
     /// No number of ours is beyond what a script can count.
