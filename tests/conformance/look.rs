@@ -30,6 +30,7 @@ pub(crate) async fn view_of_a_running_flight(engine: &impl Engine) {
     assert_eq!((&*view.owner, view.waiters, view.pieces), ("4711@host?", 0, 0));
     let left = view.lease_left.expect("a lease");
     assert!(left <= LEASE && left > LEASE - STEP && view.age < STEP, "{view:?}");
+    assert!(view.heartbeat < Some(STEP), "{view:?}");
     assert_eq!((view.ended, view.mark_left, view.stored_bytes), (None, None, None));
 
     let mut others = [Node::new(engine, key).await, Node::new(engine, key).await];
@@ -40,12 +41,18 @@ pub(crate) async fn view_of_a_running_flight(engine: &impl Engine) {
     let view = others[1].view().await.expect("a record");
     assert_eq!((view.waiters, view.pieces, &*view.owner), (2, 2, "4711@host?"));
     assert!(view.age + APART >= STEP && view.lease_left < Some(LEASE - STEP + APART), "{view:?}");
+    assert!(view.heartbeat.expect("one") + APART >= STEP, "{view:?}");
+    // Renewed, it is as it was, but older.
+    assert_eq!(owner.renewed(flight).await, 2);
+    let view = owner.view().await.expect("a record");
+    assert!(view.age + APART >= STEP && view.heartbeat < Some(STEP), "{view:?}");
+    assert!(view.lease_left > Some(LEASE - STEP), "{view:?}");
 
     // Its lease runs out, and nobody comes.
-    engine.elapse(LAPSE - STEP).await;
+    engine.elapse(LAPSE).await;
     let view = owner.view().await.expect("a record");
     assert_eq!((view.status, view.lease_left), (KeyStatus::Lapsed, Some(Duration::ZERO)));
-    assert!(view.is_in_air());
+    assert!(view.is_in_air() && view.heartbeat > Some(LEASE), "{view:?}");
     // Who takes over says who it is, or says nothing.
     let next = others[0].own(&ask_after(flight)).await;
     let view = owner.view().await.expect("a record");
@@ -80,7 +87,10 @@ pub(crate) async fn view_of_what_has_ended(engine: &impl Engine) {
         }
         let view = node.view().await.expect("a record");
         assert_eq!((view.flight, view.status), (flight, KeyStatus::Ended(end)));
-        assert!(!view.is_in_air() && view.lease_left.is_none() && view.waiters == 0, "{view:?}");
+        assert!(
+            !view.is_in_air() && view.lease_left.or(view.heartbeat).is_none() && view.waiters == 0,
+            "{view:?}"
+        );
         assert!(view.ended < Some(STEP), "{view:?}");
         view
     };

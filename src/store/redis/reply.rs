@@ -108,7 +108,8 @@ pub(super) fn viewed(value: Value, key: KeyDigest) -> Result<Option<KeyView>, St
     }
     let flight = reply.flight()?;
     let (word, age) = (reply.bytes()?, reply.left()?);
-    let (lease, ended, mark) = (reply.left()?, reply.left()?, reply.left()?);
+    let (lease, renewed) = (reply.left()?, reply.left()?);
+    let (ended, mark) = (reply.left()?, reply.left()?);
     let status = match &word[..] {
         b"running" if lease.is_zero() => KeyStatus::Lapsed,
         b"running" => KeyStatus::Running,
@@ -118,6 +119,7 @@ pub(super) fn viewed(value: Value, key: KeyDigest) -> Result<Option<KeyView>, St
     let mut view = KeyView::new(key, flight, status);
     view.age = age;
     view.lease_left = view.is_in_air().then_some(lease);
+    view.heartbeat = view.is_in_air().then_some(renewed);
     view.ended = (!view.is_in_air()).then_some(ended);
     let marked = matches!(status, KeyStatus::Quarantined | KeyStatus::Ended(EndStatus::Private));
     view.mark_left = marked.then_some(mark);
