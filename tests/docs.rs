@@ -122,3 +122,36 @@ fn every_page_with_code_is_compiled() {
         }
     }
 }
+
+/// The docs that a source file begins with.
+fn docs_of(file: &Path) -> String {
+    let text = fs::read_to_string(file).unwrap();
+    text.lines()
+        .map_while(|line| line.strip_prefix("//!"))
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
+#[test]
+fn every_example_says_how_it_is_run_and_every_one_that_is_named_is_there() {
+    let main = |entry: PathBuf| if entry.is_dir() { entry.join("main.rs") } else { entry };
+    let entries = fs::read_dir(root().join("examples")).unwrap();
+    let entries = entries.map(|entry| entry.unwrap().path());
+    let examples: BTreeMap<String, String> = entries
+        .map(|entry| (entry.file_stem().unwrap().to_str().unwrap().to_owned(), main(entry)))
+        .filter(|(_, main)| main.exists())
+        .map(|(name, main)| (name, docs_of(&main)))
+        .collect();
+    let runs = |text: &str| -> Vec<String> {
+        let rest = text.split("cargo run --example ").skip(1);
+        rest.map(|rest| rest.split([' ', '\n', '`', ',']).next().unwrap().to_owned()).collect()
+    };
+    for (name, docs) in &examples {
+        assert!(runs(docs).contains(name), "{name}: {docs}");
+    }
+    let pages = pages();
+    for named in pages.values().chain(examples.values()).flat_map(|text| runs(text)) {
+        assert!(examples.contains_key(&named), "{named} is no example");
+    }
+    assert!(examples.len() > 8, "{examples:?}");
+}

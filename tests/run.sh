@@ -1,18 +1,22 @@
 #!/usr/bin/env bash
 # Everything that must hold: format, lints, docs, tests. On Debian and Ubuntu it
-# installs redis-server where it is missing, and Chromium where it can be had.
+# installs redis-server and curl where they are missing, and Chromium where it can be had.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-if ! command -v redis-server >/dev/null; then
+missing=()
+command -v redis-server >/dev/null || missing+=(redis-server)
+# The examples print lines for it.
+command -v curl >/dev/null || missing+=(curl)
+if [ ${#missing[@]} != 0 ]; then
     if command -v apt-get >/dev/null; then
         as_root=""
         [ "$(id -u)" = 0 ] || as_root="sudo"
         $as_root apt-get update -qq
         # A server that starts by itself would only be in the way.
-        $as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq redis-server >/dev/null
+        $as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq "${missing[@]}" >/dev/null
     else
-        echo "redis-server is not on the path: install it (macOS: brew install redis)" >&2
+        echo "not on the path: ${missing[*]}: install it (macOS: brew install redis curl)" >&2
         exit 1
     fi
 fi

@@ -62,13 +62,15 @@ impl Form {
     }
 }
 
-const HEADS: &str = "STATUS       AGE       LEASE     WAITERS  PIECES  OWNER";
+const HEADS: &str = "STATUS       AGE       LEASE     HEARTBEAT  WAITERS  PIECES  OWNER";
 
 fn columns(view: &KeyView) -> String {
-    let lease = view.lease_left.map_or_else(|| "-".to_owned(), time);
+    let or_none = |of: Option<Duration>| of.map_or_else(|| "-".to_owned(), time);
+    let (lease, heartbeat) = (or_none(view.lease_left), or_none(view.heartbeat));
     let (status, age, waiters) = (view.status, time(view.age), view.waiters);
     let owner = if view.owner.is_empty() { "-" } else { &view.owner };
-    format!("{status:11}  {age:8}  {lease:8}  {waiters:7}  {:6}  {owner}", view.pieces)
+    let pieces = view.pieces;
+    format!("{status:11}  {age:8}  {lease:8}  {heartbeat:9}  {waiters:7}  {pieces:6}  {owner}")
 }
 
 fn time(time: Duration) -> String {
@@ -90,6 +92,7 @@ fn object(view: &KeyView) -> Value {
         "flight": view.flight.id.to_string(),
         "age_ms": ms(view.age),
         "lease_left_ms": view.lease_left.map(ms),
+        "heartbeat_ms": view.heartbeat.map(ms),
         "ended_ms": view.ended.map(ms),
         "mark_left_ms": view.mark_left.map(ms),
         "waiters": view.waiters,

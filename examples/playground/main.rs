@@ -13,6 +13,7 @@ use std::{error::Error, net::SocketAddr, process::ExitCode, sync::Arc, time::Dur
 
 use serde_json::json;
 use tokio::{net::TcpListener, sync::Mutex};
+use tower_singleflight::{Fleet as Flights, RedisStore};
 
 mod args;
 mod callers;
@@ -34,7 +35,7 @@ use self::{
     args::{Options, Role},
     callers::Callers,
     fleet::{Fleet, Ground},
-    redis::{Records, Redis},
+    redis::Redis,
     scene::Watched,
     warden::Warden,
     web::Playground,
@@ -92,13 +93,12 @@ async fn serve(
         true => None,
         false => Redis::start(folder)?,
     };
-    let records = match &mut server {
-        Some(server) => {
-            warden.started(server.pid()).await?;
-            Some(server.connect().await?)
-        }
-        None => None,
-    };
+    let (mut scripts, mut flights) = (None, None);
+    if let Some(server) = &mut server {
+        warden.started(server.pid()).await?;
+        scripts = Some(Mutex::new(server.scripts().await?));
+        flights = Some(Flights::new(RedisStore::connect(&server.url()).await?));
+    }
     let setting = json!({
         "session": std::process::id(),
         "folder": folder,
@@ -114,11 +114,10 @@ async fn serve(
     let fleet = Fleet::new(scene.clone(), options.pace, ground);
     fleet.start_all().await?;
     let callers = Callers::new(scene.clone());
-    if let Some(records) = &records {
-        tokio::spawn(look(scene.clone(), records.clone()));
+    if let Some(flights) = flights {
+        tokio::spawn(look(scene.clone(), flights));
     }
-    let records = records.map(Mutex::new);
-    let playground = Arc::new(Playground { scene, fleet, callers, records, setting });
+    let playground = Arc::new(Playground { scene, fleet, callers, scripts, setting });
 
     let address = listener.local_addr()?;
     println!("listening on http://{address}");
@@ -140,18 +139,19 @@ async fn listen(options: &Options) -> Result<TcpListener> {
     }
 }
 
-/// Looks at the records of the flights that are in the air, or were a moment ago.
-async fn look(scene: Watched, mut records: Records) {
+/// Looks at what is written of the flights that are in the air, or were a moment ago.
+async fn look(scene: Watched, flights: Flights) {
     let mut ticks = tokio::time::interval(LOOK);
     loop {
         ticks.tick().await;
         let kinds: Vec<_> = {
             let scene = scene.look();
-            scene.kinds.iter().map(|(digest, &kind)| (digest.clone(), kind)).collect()
+            let known = scene.kinds.iter();
+            known.filter_map(|(digest, &kind)| Some((digest.parse().ok()?, kind))).collect()
         };
-        for (digest, kind) in kinds {
-            let record = records.read(&digest).await.unwrap_or_default();
-            scene.change(|scene| scene.recorded(kind, record));
+        for (key, kind) in kinds {
+            let view = flights.inspect(key).await.unwrap_or_default();
+            scene.change(|scene| scene.recorded(kind, view));
         }
     }
 }

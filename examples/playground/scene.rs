@@ -8,10 +8,10 @@ use std::{
 
 use serde::Serialize;
 use tokio::sync::watch;
+use tower_singleflight::store::{KeyStatus, KeyView};
 
 use crate::{
     lanes::{Lanes, What},
-    redis::Record,
     report::{Kind, Run, State},
     rounds::Round,
     story::{Story, Tone},
@@ -58,7 +58,8 @@ pub(crate) struct Scene {
     pub(crate) nodes: [Node; 3],
     pub(crate) rounds: HashMap<Kind, Round>,
     pub(crate) holders: HashMap<Kind, Holder>,
-    pub(crate) records: HashMap<Kind, (Record, u64)>,
+    /// What is written in Redis, and how often that lease was renewed.
+    pub(crate) records: HashMap<Kind, (KeyView, u64)>,
     /// Which kind's key has this digest.
     pub(crate) kinds: HashMap<String, Kind>,
     /// In the order in which they were seen, in which they also grow.
@@ -250,19 +251,19 @@ impl Scene {
     }
 
     /// What is written in Redis of a kind's flight.
-    pub(crate) fn recorded(&mut self, kind: Kind, record: Option<Record>) {
-        let running = record.filter(|record| record.status == "running");
-        let Some(record) = running else {
+    pub(crate) fn recorded(&mut self, kind: Kind, view: Option<KeyView>) {
+        let Some(view) = view.filter(KeyView::is_in_air) else {
             self.records.remove(&kind);
             return;
         };
-        let place = self.place(record.token);
-        let last = self.records.get(&kind);
-        let last = last.filter(|(last, _)| last.token == record.token);
+        let place = self.place(view.flight.token);
+        let last = self.records.get(&kind).filter(|(last, _)| last.flight == view.flight);
+        // Looks come more often than heartbeats: none is between two of them unseen.
         let beats =
-            last.map_or(0, |(last, beats)| beats + u64::from(last.heartbeat != record.heartbeat));
-        let ran_out = record.left.is_zero() && last.is_some_and(|(last, _)| !last.left.is_zero());
-        self.records.insert(kind, (record, beats));
+            last.map_or(0, |(last, beats)| beats + u64::from(view.heartbeat < last.heartbeat));
+        let ran_out = view.status == KeyStatus::Lapsed
+            && last.is_some_and(|(last, _)| last.status == KeyStatus::Running);
+        self.records.insert(kind, (view, beats));
         if ran_out {
             self.tell(Tone::Fault, format!("The lease of token {place} has run out in Redis."));
         }

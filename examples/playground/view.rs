@@ -56,13 +56,13 @@ pub(crate) fn state(scene: &Scene) -> Value {
         })
         .collect();
     let records = Kind::ALL.into_iter().filter_map(|kind| {
-        let (record, beats) = scene.records.get(&kind)?;
+        let (view, beats) = scene.records.get(&kind)?;
         Some(json!({
             "kind": kind,
-            "token": token(Some(record.token)),
-            "left_ms": record.left.as_millis() as u64,
+            "token": token(Some(view.flight.token)),
+            "left_ms": view.lease_left.map(|left| left.as_millis() as u64),
             "beats": beats,
-            "waiters": record.waiters,
+            "waiters": view.waiters,
         }))
     });
     let rounds = Kind::ALL.into_iter().filter_map(|kind| {

@@ -24,7 +24,7 @@ use tokio::sync::Mutex;
 use crate::{
     callers::{Callers, MOST},
     fleet::{Deed, Fleet},
-    redis::Records,
+    redis::Scripts,
     report::Kind,
     scene::{NAMES, Watched},
     story::Tone,
@@ -41,7 +41,7 @@ pub(crate) struct Playground {
     pub(crate) fleet: Fleet,
     pub(crate) callers: Callers,
     /// None where there is no Redis.
-    pub(crate) records: Option<Mutex<Records>>,
+    pub(crate) scripts: Option<Mutex<Scripts>>,
     /// What never changes: how quick it is, and where nodes meet.
     pub(crate) setting: Value,
 }
@@ -146,10 +146,10 @@ async fn act(State(playground): Shared, Path((name, deed)): Path<(String, String
 }
 
 async fn flush(State(playground): Shared) -> Done {
-    let Some(records) = &playground.records else {
+    let Some(scripts) = &playground.scripts else {
         return Err(refused("there is no Redis".to_owned()));
     };
-    let flushed = records.lock().await.flush_scripts().await;
+    let flushed = scripts.lock().await.flush().await;
     flushed.map_err(|error| refused(error.to_string()))?;
     let text = "You flushed all scripts from Redis. They are sent again when they are missed.";
     playground.scene.change(|scene| scene.tell(Tone::You, text));

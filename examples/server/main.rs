@@ -88,9 +88,11 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     let address = listener.local_addr()?;
     println!("listening on http://{address}");
     println!("  open it in a browser, or ask twice at the same time and see one run:");
-    println!("  curl 'http://{address}/answer?q=why' & curl 'http://{address}/answer?q=why'");
+    let ask = format!("curl 'http://{address}/answer?q=why'");
+    println!("  {ask} & {ask}; wait");
     println!("  or listen twice, and see the events of one run as they come:");
-    println!("  curl -N 'http://{address}/events?q=why' & curl -N 'http://{address}/events?q=why'");
+    let listen = format!("curl -N 'http://{address}/events?q=why'");
+    println!("  {listen} & {listen}; wait");
     match redis {
         Some(_) => println!("  other servers with the same REDIS_URL share its runs"),
         None => println!("  with REDIS_URL=redis://... several servers share their runs"),

@@ -49,11 +49,17 @@ pub trait Codec<Req, Res, E>: Clone + Send + Sync + 'static {
         true
     }
 
-    /// Whether the request has a body that is not at its end.
-    fn has_body(&self, request: &Req) -> bool;
+    /// Whether the request has a body that is not at its end. By default it has none.
+    fn has_body(&self, request: &Req) -> bool {
+        let _ = request;
+        false
+    }
 
-    /// Prepares a request to be run for a flight, under this token if there is one.
-    fn begin(&self, request: &mut Req, token: Option<FlightToken>);
+    /// Prepares a request to be run for a flight, under this token if there is one. By
+    /// default there is nothing to prepare.
+    fn begin(&self, request: &mut Req, token: Option<FlightToken>) {
+        let _ = (request, token);
+    }
 
     /// Whether the response to this request comes without the body that its head speaks
     /// of. By default it does not.
@@ -63,8 +69,11 @@ pub trait Codec<Req, Res, E>: Clone + Send + Sync + 'static {
     }
 
     /// A second request like this one, for a run that is lost; none where the request
-    /// cannot be repeated. Asked before [`begin`](Self::begin).
-    fn repeat(&self, request: &Req) -> Option<Req>;
+    /// cannot be repeated. Asked before [`begin`](Self::begin). By default none can.
+    fn repeat(&self, request: &Req) -> Option<Req> {
+        let _ = request;
+        None
+    }
 
     /// Whether a request says itself that it takes no part in sharing. By default none
     /// does.

@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body::{Body, SizeHint};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Asked, Codec, FlightError, FlightToken, Judgement, Opened, gist::gist};
+use super::{Asked, Codec, FlightError, Judgement, Opened, gist::gist};
 use crate::{
     body::{Replay, Resumed},
     cache_status::FlightRole,
@@ -95,16 +95,6 @@ where
 
     fn is_streamed(&self) -> bool {
         false
-    }
-
-    fn has_body(&self, _: &Req) -> bool {
-        false
-    }
-
-    fn begin(&self, _: &mut Req, _: Option<FlightToken>) {}
-
-    fn repeat(&self, _: &Req) -> Option<Req> {
-        None
     }
 
     fn judge(&self, _: &T, _: &Asked<'_>) -> Judgement {

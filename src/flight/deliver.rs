@@ -91,8 +91,8 @@ impl Driver {
     pub(super) async fn still_runs(&mut self, followed: FlightRef) -> Option<Sighting> {
         let look = self.join(true);
         match self.session.open().join(look).await {
-            Ok(Joined::Follow { flight, left, rank, pieces }) if flight == followed => {
-                return Some(Sighting { flight, left, rank, pieces });
+            Ok(Joined::Follow { flight, left, rank, pieces, trace }) if flight == followed => {
+                return Some(Sighting { flight, left, rank, pieces, trace });
             }
             // It is waited for nobody there, or may be.
             Ok(Joined::Follow { .. }) | Err(_) => {

@@ -64,7 +64,6 @@ impl Driver {
                 Way::Next(next) => return Ok(next),
                 Way::Newer(newer) => {
                     self.between_owners();
-                    self.flight.set_trace(None);
                     seen = newer;
                 }
             }
@@ -72,8 +71,9 @@ impl Driver {
     }
 
     async fn follow_one(&mut self, join: &Join, seen: Sighting) -> Result<Way, StoreError> {
-        let Sighting { flight, left, mut rank, pieces } = seen;
+        let Sighting { flight, left, mut rank, pieces, trace } = seen;
         self.flight.at(FlightPhase::Following, flight.token);
+        self.flight.set_trace(trace);
         let watched = Join { known: self.known, look_only: true, ..join.clone() };
         let mut watch = WatchGuard::new(&self.core.keeper, self.flight.key(), watched);
         self.see_to_keeper();

@@ -244,7 +244,7 @@ impl Driver {
             return Ok(self.own(guard, Some(token)).await);
         }
         self.flight.set_asking(false);
-        if let Joined::Follow { flight, left, rank, pieces } = joined {
+        if let Joined::Follow { flight, left, rank, pieces, trace } = joined {
             if self.gave_up == Some(flight) {
                 // The look came before the word that lets it go: nobody runs it.
                 self.marked = true;
@@ -255,9 +255,7 @@ impl Driver {
                 return Ok(Next::Elect);
             }
             self.know(flight.token);
-            let trace = self.session.open().trace();
-            self.flight.set_trace(trace);
-            let seen = Sighting { flight, left, rank, pieces };
+            let seen = Sighting { flight, left, rank, pieces, trace };
             // Apart, and so is what comes seldom: owners that wait hold no room for it.
             return Box::pin(self.follow(join, seen)).await;
         }

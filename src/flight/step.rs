@@ -7,6 +7,7 @@ use bytes::Bytes;
 use crate::{
     id::FlightRef,
     store::{EndStatus, Joined, Pushed, StreamEnd},
+    trace::TraceParent,
 };
 
 /// A flight that runs elsewhere, as a look has found it.
@@ -19,6 +20,8 @@ pub(super) struct Sighting {
     pub(super) rank: u32,
     /// Pieces of its stream that are there.
     pub(super) pieces: u64,
+    /// Where its owner is in its trace.
+    pub(super) trace: Option<TraceParent>,
 }
 
 /// What a follower does about something it heard.
@@ -102,8 +105,8 @@ impl Step {
     pub(super) fn from_look(joined: Joined, followed: FlightRef) -> Self {
         match joined {
             // The look has renewed the mark of this process's wait.
-            Joined::Follow { flight, left, rank, pieces } => {
-                let seen = Sighting { flight, left, rank, pieces };
+            Joined::Follow { flight, left, rank, pieces, trace } => {
+                let seen = Sighting { flight, left, rank, pieces, trace };
                 if flight == followed { Self::Wait(seen) } else { Self::Newer(seen) }
             }
             Joined::Done { flight, streamed: true, .. } if flight == followed => Self::Streamed,

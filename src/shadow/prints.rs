@@ -17,7 +17,7 @@ use tower_service::Service;
 use crate::{
     body::{Replay, Resumed},
     cache_status::FlightRole,
-    codec::{Asked, Codec, FlightToken, Judgement, Opened},
+    codec::{Asked, Codec, Judgement, Opened},
     error::Failure,
     frame::{Frame, Head},
     key::{Bypass, Key, KeyExtractor},
@@ -87,12 +87,6 @@ impl Codec<Awaited, Print, Untold> for Prints {
     fn is_streamed(&self) -> bool {
         false
     }
-
-    fn has_body(&self, _: &Awaited) -> bool {
-        false
-    }
-
-    fn begin(&self, _: &mut Awaited, _: Option<FlightToken>) {}
 
     fn repeat(&self, awaited: &Awaited) -> Option<Awaited> {
         Some(awaited.clone())

@@ -12,10 +12,7 @@ use std::{fmt, future::Future, pin::Pin, time::Duration};
 
 use bytes::Bytes;
 
-use crate::{
-    id::{FlightRef, KeyDigest},
-    trace::TraceParent,
-};
+use crate::id::{FlightRef, KeyDigest};
 
 mod error;
 mod held;
@@ -114,12 +111,6 @@ pub trait Session: Send {
     /// nothing is.
     fn introduce(&mut self, badge: Badge) {
         let _ = badge;
-    }
-
-    /// Where the owner, whom the last [`join`](Self::join) found, is in its trace, if it
-    /// left word of that. Default: nobody does.
-    fn trace(&self) -> Option<TraceParent> {
-        None
     }
 
     /// Asks to own, follow, look or take over: one step decides which it is.

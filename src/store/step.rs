@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::id::{FlightId, FlightRef, KeyDigest, WaiterId};
+use crate::{
+    id::{FlightId, FlightRef, KeyDigest, WaiterId},
+    trace::TraceParent,
+};
+
 /// What [`Session::join`](super::Session::join) asks for.
 #[derive(Clone, Debug)]
 pub struct Join {
@@ -45,6 +49,8 @@ pub enum Joined {
         rank: u32,
         /// How many pieces of its stream are there.
         pieces: u64,
+        /// Where its owner is in its trace, if it left word of that.
+        trace: Option<TraceParent>,
     },
     /// A flight ended well.
     Done {

@@ -47,13 +47,18 @@ pub struct KeyView {
     pub owner: Arc<str>,
     /// Since its lease was granted.
     pub age: Duration,
-    /// What is left of its lease, while it runs.
+    /// What is left of its lease by the store's clock, while it runs.
     pub lease_left: Option<Duration>,
+    /// How long ago its owner last renewed that lease, or was granted it, while it runs.
+    pub heartbeat: Option<Duration>,
     /// How long ago it ended, where it has.
     pub ended: Option<Duration>,
     /// For how long the key is still marked private, or in quarantine.
     pub mark_left: Option<Duration>,
-    /// How many processes wait for it, beside its owner. A store may stop to count at 10,000.
+    /// How many processes have left word that they wait for it, beside its owner; each may
+    /// have many callers. The word is renewed by heartbeats, and one that is not runs out:
+    /// a process that is gone without leaving is counted for two leases at most. A store
+    /// may stop to count at 10,000.
     pub waiters: u32,
     /// The bytes of the answer that is stored as a record, of this flight or one before.
     pub stored_bytes: Option<u64>,
@@ -72,6 +77,7 @@ impl KeyView {
             owner: Arc::default(),
             age: Duration::ZERO,
             lease_left: None,
+            heartbeat: None,
             ended: None,
             mark_left: None,
             waiters: 0,

@@ -7,8 +7,8 @@ use std::{
 
 use futures_util::FutureExt;
 use tower_singleflight::{
-    KeyDigest,
-    store::{Badge, EndStatus, KeyStatus, KeyView, Store},
+    KeyDigest, TraceParent,
+    store::{Badge, EndStatus, Joined, KeyStatus, KeyView, Store},
 };
 
 use super::{
@@ -30,6 +30,7 @@ pub(crate) async fn view_of_a_running_flight(engine: &impl Engine) {
     assert_eq!((&*view.owner, view.waiters, view.pieces), ("4711@host?", 0, 0));
     let left = view.lease_left.expect("a lease");
     assert!(left <= LEASE && left > LEASE - STEP && view.age < STEP, "{view:?}");
+    assert!(view.heartbeat < Some(STEP), "{view:?}");
     assert_eq!((view.ended, view.mark_left, view.stored_bytes), (None, None, None));
 
     let mut others = [Node::new(engine, key).await, Node::new(engine, key).await];
@@ -40,17 +41,37 @@ pub(crate) async fn view_of_a_running_flight(engine: &impl Engine) {
     let view = others[1].view().await.expect("a record");
     assert_eq!((view.waiters, view.pieces, &*view.owner), (2, 2, "4711@host?"));
     assert!(view.age + APART >= STEP && view.lease_left < Some(LEASE - STEP + APART), "{view:?}");
+    assert!(view.heartbeat.expect("one") + APART >= STEP, "{view:?}");
+    // Renewed, it is as it was, but older.
+    assert_eq!(owner.renewed(flight).await, 2);
+    let view = owner.view().await.expect("a record");
+    assert!(view.age + APART >= STEP && view.heartbeat < Some(STEP), "{view:?}");
+    assert!(view.lease_left > Some(LEASE - STEP), "{view:?}");
 
     // Its lease runs out, and nobody comes.
-    engine.elapse(LAPSE - STEP).await;
+    engine.elapse(LAPSE).await;
     let view = owner.view().await.expect("a record");
     assert_eq!((view.status, view.lease_left), (KeyStatus::Lapsed, Some(Duration::ZERO)));
-    assert!(view.is_in_air());
+    assert!(view.is_in_air() && view.heartbeat > Some(LEASE), "{view:?}");
     // Who takes over says who it is, or says nothing.
     let next = others[0].own(&ask_after(flight)).await;
     let view = owner.view().await.expect("a record");
     assert_eq!((view.flight, view.status, &*view.owner), (next, KeyStatus::Running, ""));
     assert!(view.age < STEP, "{view:?}");
+}
+
+pub(crate) async fn followers_hear_where_the_owner_is_in_its_trace(engine: &impl Engine) {
+    let key = key();
+    let mut owner = Node::new(engine, key).await;
+    let mut badge = Badge::new("4711@host");
+    badge.trace = TraceParent::new(1, 2, true);
+    owner.introduce(badge.clone());
+    let flight = owner.own(&ask()).await;
+    let (mut other, wait) = (Node::new(engine, key).await, ask());
+    for joined in [other.join(&wait).await, other.watch(&wait, LEASE).await] {
+        let Joined::Follow { flight: of, trace, .. } = joined else { panic!("{joined:?}") };
+        assert_eq!((of, trace), (flight, badge.trace));
+    }
 }
 
 pub(crate) async fn view_of_what_has_ended(engine: &impl Engine) {
@@ -66,7 +87,10 @@ pub(crate) async fn view_of_what_has_ended(engine: &impl Engine) {
         }
         let view = node.view().await.expect("a record");
         assert_eq!((view.flight, view.status), (flight, KeyStatus::Ended(end)));
-        assert!(!view.is_in_air() && view.lease_left.is_none() && view.waiters == 0, "{view:?}");
+        assert!(
+            !view.is_in_air() && view.lease_left.or(view.heartbeat).is_none() && view.waiters == 0,
+            "{view:?}"
+        );
         assert!(view.ended < Some(STEP), "{view:?}");
         view
     };

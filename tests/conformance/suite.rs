@@ -104,6 +104,7 @@ macro_rules! rules {
             }
             look {
                 view_of_a_running_flight
+                followers_hear_where_the_owner_is_in_its_trace
                 view_of_what_has_ended
                 look_from_outside_changes_nothing
                 scan_finds_all_keys

@@ -1,35 +1,54 @@
 //! `examples/server`.
 
-use futures_util::future::join_all;
 use http::StatusCode;
 use serde_json::Value;
 
-use crate::program::Server;
+use crate::program::{Server, pasted};
 
 #[tokio::test]
 async fn server() {
     let server = Server::start("server", &[]);
-    let curl = server.next_curl();
-    let answers = join_all(curl.iter().map(|address| server.get(address))).await;
-    assert_eq!(answers.len(), 2);
-    assert!(answers[0].1.contains("This is run 1 of process"), "{answers:?}");
-    assert_eq!(answers[0], answers[1]);
+    // As the first of the lines that it prints, and the README, have it.
+    let (line, readme) = (server.curl_line(), readme());
+    let here = format!("http://{}", server.address);
+    assert_eq!(readme[0], format!("$ {line}").replace(&here, "http://127.0.0.1:3000"));
+    let shown = pasted(line).await;
+    let shown: Vec<_> = shown.lines().map(of_any_process).collect();
+    assert_eq!(shown, readme[1..].iter().map(|line| of_any_process(line)).collect::<Vec<_>>());
     let (status, page) = server.get("/").await;
     assert!(status == StatusCode::OK && page.contains("<html"), "{page}");
-    let burst: Value = serde_json::from_str(&server.get("/burst?q=how&n=50").await.1).unwrap();
+    // The next such line, while a crowd asks something else.
+    let line = server.curl_line();
+    let (burst, shown) = tokio::join!(server.get("/burst?q=how&n=50"), pasted(line));
+    let burst: Value = serde_json::from_str(&burst.1).unwrap();
     assert_eq!((&burst["answers"], &burst["different"]), (&50.into(), &1.into()), "{burst}");
+    let count = |what: &str| shown.lines().filter(|line| line.contains(what)).count();
+    for event in 1..=10 {
+        assert_eq!(count(&format!("data: event {event} of run ")), 2, "{shown}");
+    }
+    assert_eq!((count("event: end"), count("data: ")), (2, 22), "{shown}");
     let stats: Value = serde_json::from_str(&server.get("/stats").await.1).unwrap();
-    assert_eq!(stats["runs"], 2, "{stats}");
+    assert_eq!(stats["runs"], 3, "{stats}");
     if cfg!(feature = "metrics") {
         let (_, metrics) = server.get("/metrics").await;
-        let runs = "single_flight_run_seconds_count{layer=\"answers\",outcome=\"done\"} 2";
-        assert!(metrics.contains(runs), "{metrics}");
+        // That the last one has ended may not be counted yet.
+        let ended = |runs: u32| {
+            let of = "single_flight_run_seconds_count{layer=\"answers\",outcome=\"done\"}";
+            metrics.contains(&format!("{of} {runs}\n"))
+        };
+        assert!(ended(2) || ended(3), "{metrics}");
     }
-    // As the next such line says it.
-    let curl = server.next_curl();
-    assert!(curl.len() == 2 && curl[0].contains("/events?"), "{curl:?}");
-    let heard = join_all(curl.iter().map(|address| server.get(address))).await;
-    assert!(heard[0].1.contains("data: event 10 of run 3 in process"), "{heard:?}");
-    assert!(heard[0].1.ends_with("event: end\ndata: that is all\nid: 11\n\n"), "{heard:?}");
-    assert_eq!(heard[0], heard[1]);
+}
+
+/// What the README shows of it: the line, and what comes of it.
+fn readme() -> Vec<String> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
+    let readme = std::fs::read_to_string(path).expect("the README");
+    let lines = readme.lines().skip_while(|line| *line != "```console").skip(1);
+    lines.take_while(|line| *line != "```").map(str::to_owned).collect()
+}
+
+/// Without the number of the process that it is of.
+fn of_any_process(line: &str) -> &str {
+    line.trim_end_matches('.').trim_end_matches(|c: char| c.is_ascii_digit())
 }

@@ -1,10 +1,13 @@
 //! `examples/tower.rs`.
 
-use crate::program::Program;
+use crate::program::{Program, cargo_run, documented};
 
 #[test]
 fn tower() {
-    let lines = Program::start("tower", &[]).lines_to_the_end();
+    let docs = documented("tower.rs");
+    let [line] = &docs[..] else { panic!("one line: {docs:?}") };
+    let (example, args) = cargo_run(line).expect("how to run it");
+    let lines = Program::start(example, &args).lines_to_the_end();
     let (last, callers) = lines.split_last().expect("it says something");
     assert_eq!(callers.len(), 10, "{lines:#?}");
     // A machine that is held up for half a second lets some callers come too late to

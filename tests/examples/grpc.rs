@@ -1,14 +1,13 @@
 //! `examples/tonic`.
 
-use std::net::SocketAddr;
+use std::path::Path;
 
-use tonic::{
-    Status, Streaming,
-    transport::{Channel, Endpoint},
-};
+use serde_json::Value;
+use tonic::{Status, Streaming, client::Grpc, transport::Endpoint};
+use tonic_prost::ProstCodec;
 
 use crate::{
-    program::{Program, Server},
+    program::{Program, Server, cargo_run},
     support::redis_server::RedisServer,
 };
 
@@ -17,7 +16,7 @@ use crate::{
 #[allow(missing_docs, unreachable_pub, clippy::all)]
 mod reports;
 
-use self::reports::{Line, Question, reports_client::ReportsClient};
+use self::reports::{Line, Question};
 
 #[test]
 fn tonic() {
@@ -25,9 +24,8 @@ fn tonic() {
     let line = std::iter::from_fn(|| server.program.line()).find(|line| line.contains("client"));
     // As the line that is printed says it.
     let line = line.expect("how to ask");
-    let (_, args) = line.split_once(" -- ").expect("what comes after `cargo run`");
-    let args: Vec<&str> = args.split_whitespace().collect();
-    let lines = Program::start("tonic", &args).lines_to_the_end();
+    let (example, args) = cargo_run(&line).expect("how to run it");
+    let lines = Program::start(example, &args).lines_to_the_end();
     let all = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
     assert_eq!(all("5 answers, runs: 1"), 2, "{lines:#?}");
     assert_eq!(all("has its own, run 1 ") + all("has its own, run 2 "), 2, "{lines:#?}");
@@ -49,11 +47,38 @@ async fn next(lines: &mut Streaming<Line>) -> Result<Option<String>, Status> {
     Ok(lines.message().await?.map(|line| line.text))
 }
 
-async fn watch(address: SocketAddr) -> Streaming<Line> {
+/// The line for grpcurl that the server prints.
+fn grpcurl(server: &Server) -> String {
+    let line = std::iter::from_fn(|| server.program.line()).find(|line| line.contains("grpcurl"));
+    line.expect("how to ask by grpcurl")
+}
+
+/// Does what that line says.
+async fn watch(line: &str) -> Streaming<Line> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let ["grpcurl", "-plaintext", "-proto", file, "-d", json, address, method] = words[..] else {
+        panic!("{line}");
+    };
+    // What it needs to know is in the file that it names, from where the project is.
+    let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let proto = std::fs::read_to_string(proto).expect("the file of the line");
+    let (service, call) = method.split_once('/').expect("a service and a method");
+    let (package, service) = service.split_once('.').expect("a package and a service");
+    for part in [format!("package {package};"), format!("service {service} {{")] {
+        assert!(proto.contains(&part), "{part}");
+    }
+    assert!(proto.contains(&format!("rpc {call}(Question) returns (stream Line)")), "{proto}");
+    let asked: Value = serde_json::from_str(json.trim_matches('\'')).expect("JSON");
+    assert_eq!(asked.as_object().map(|fields| fields.len()), Some(1), "{asked}");
+    let question = Question { topic: asked["topic"].as_str().expect("a text").to_owned() };
+
     let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
-    let mut reports: ReportsClient<Channel> = ReportsClient::new(endpoint.connect().await.unwrap());
-    let question = Question { topic: "lakes".into() };
-    reports.watch(question).await.unwrap().into_inner()
+    let mut client = Grpc::new(endpoint.connect().await.unwrap());
+    client.ready().await.unwrap();
+    let path = format!("/{method}").parse().unwrap();
+    let codec = ProstCodec::default();
+    let answer = client.server_streaming(tonic::Request::new(question), path, codec).await;
+    answer.unwrap().into_inner()
 }
 
 /// Row O2, with a real process and a real `SIGKILL`.
@@ -62,10 +87,10 @@ async fn o2_a_follower_goes_on_when_the_owner_is_killed() {
     let redis = RedisServer::start();
     let start = || Server::start("tonic", &["--store", &redis.url()]);
     let (owner, other) = (start(), start());
-    let mut own = watch(owner.address).await;
-    let mut lines = watch(other.address).await;
+    let mut own = watch(&grpcurl(&owner)).await;
+    let mut lines = watch(&grpcurl(&other)).await;
     for n in 1..=2 {
-        let expected = format!("line {n} on lakes");
+        let expected = format!("line {n} on rivers");
         assert_eq!(next(&mut own).await.unwrap(), Some(expected.clone()));
         assert_eq!(next(&mut lines).await.unwrap(), Some(expected));
     }
@@ -80,7 +105,7 @@ async fn o2_a_follower_goes_on_when_the_owner_is_killed() {
         had += 1;
     }
     for n in 3..=6 {
-        assert_eq!(next(&mut lines).await.unwrap(), Some(format!("line {n} on lakes")));
+        assert_eq!(next(&mut lines).await.unwrap(), Some(format!("line {n} on rivers")));
     }
     assert_eq!(next(&mut lines).await.unwrap(), None);
 }

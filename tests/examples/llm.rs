@@ -4,7 +4,7 @@ use http::{Request, StatusCode};
 use http_body_util::Full;
 use serde_json::{Value, json};
 
-use crate::program::{Answer, Server};
+use crate::program::{Answer, Server, pasted};
 
 const OWNER: &str = "tower-singleflight; fwd=miss";
 const FOLLOWER: &str = "tower-singleflight; fwd=miss; collapsed";
@@ -12,9 +12,8 @@ const FOLLOWER: &str = "tower-singleflight; fwd=miss; collapsed";
 #[tokio::test]
 async fn llm_streams_one_run_to_all() {
     let server = Server::start("llm", &[]);
-    // As the line that is printed says it.
-    let line = server.curl_line();
-    assert!(line.contains(&format!("curl -N http://{}{PATH} ", server.address)), "{line}");
+    // As the lines that are printed say it.
+    let (line, whole_line) = (server.curl_line(), server.curl_line());
     let body = line.rsplit_once(" -d '").and_then(|(_, body)| body.strip_suffix('\''));
     let body = body.expect("a body in the line");
     let mut owner = ask(&server, "", body).await;
@@ -31,8 +30,13 @@ async fn llm_streams_one_run_to_all() {
     let mut follower = ask(&server, "", &other).await;
     assert_eq!([role(&owner), role(&follower)], [OWNER, FOLLOWER]);
 
+    // Others do it from two terminals, and two do it without a stream.
+    let twice = format!("{whole_line} & {whole_line}; wait");
+    let (shown, answers) = tokio::join!(pasted(line.clone()), pasted(twice));
     let [owner, follower] = [whole(&mut owner).await, whole(&mut follower).await];
-    assert_eq!(owner, follower);
+    assert_eq!([&owner, &owner], [&follower, &shown]);
+    let said = "This is run 2 of process";
+    assert_eq!(answers.matches(said).count(), 2, "{answers}");
     let events: Vec<_> = owner.split_terminator("\n\n").collect();
     let (done, chunks) = events.split_last().expect("events");
     assert_eq!(*done, "data: [DONE]");
@@ -109,9 +113,13 @@ const PATH: &str = "/v1/chat/completions";
 fn ask(server: &Server, authorization: &str, body: &str) -> impl Future<Output = Answer> + use<> {
     let request = Request::post(format!("http://{}{PATH}", server.address))
         .header("content-type", "application/json")
-        .header("authorization", authorization)
         .body(Full::from(body.to_owned()));
-    server.send(request.expect("a request"))
+    let mut request = request.expect("a request");
+    if !authorization.is_empty() {
+        let value = authorization.parse().expect("a header's value");
+        request.headers_mut().insert("authorization", value);
+    }
+    server.send(request)
 }
 
 fn role(answer: &Answer) -> &str {

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "redis")]
 mod demo;
+#[cfg(feature = "redis")]
+mod fleet;
 mod function;
 #[cfg(feature = "redis")]
 mod grpc;

@@ -3,7 +3,7 @@
 use std::{
     io::{BufRead, BufReader},
     net::SocketAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc,
     time::{Duration, Instant},
@@ -117,14 +117,12 @@ impl Server {
     /// The next line that has a `curl` in it.
     pub(crate) fn curl_line(&self) -> String {
         let line = std::iter::from_fn(|| self.program.line()).find(|line| line.contains("curl "));
-        line.expect("a line with curl")
+        line.expect("a line with curl").trim().to_owned()
     }
 
-    /// The addresses in the next line that has a `curl` in it.
-    pub(crate) fn next_curl(&self) -> Vec<String> {
-        let line = self.curl_line();
-        let words = line.split([' ', '\'']).filter(|word| word.starts_with("http://"));
-        words.map(str::to_owned).collect()
+    /// What comes of the next line that has a `curl` in it.
+    pub(crate) fn next_curl(&self) -> impl Future<Output = String> + use<> {
+        pasted(self.curl_line())
     }
 
     /// Asks for an address or, at this server, for a path.
@@ -186,6 +184,38 @@ impl Answer {
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.read).into_owned()
     }
+}
+
+/// What a terminal shows when this is pasted into it as it stands.
+pub(crate) async fn pasted(line: String) -> String {
+    let mut shell = tokio::process::Command::new("sh");
+    // A proxy and settings of who runs the tests are no part of it.
+    shell.args(["-c", &line]).env("no_proxy", "*").env("CURL_HOME", "/nowhere");
+    shell.stdin(Stdio::null()).kill_on_drop(true);
+    // To the end of all that it started: what is behind a `&` holds its output open.
+    let output = match tokio::time::timeout(PATIENCE, shell.output()).await {
+        Ok(output) => output.expect("a shell"),
+        Err(_) => panic!("{line}: no end in {PATIENCE:?}"),
+    };
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}: {}, {error}", output.status);
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// The lines of the first block that an example's docs begin with.
+pub(crate) fn documented(file: &str) -> Vec<String> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(file);
+    let text = std::fs::read_to_string(&file).expect("the example's source");
+    let docs = text.lines().map_while(|line| line.strip_prefix("//!"));
+    let block = docs.skip_while(|line| *line != " ```text").skip(1);
+    block.take_while(|line| *line != " ```").map(|line| line.trim().to_owned()).collect()
+}
+
+/// What `cargo run --example` in this line starts, and the words that it gives it.
+pub(crate) fn cargo_run(line: &str) -> Option<(&str, Vec<&str>)> {
+    let (_, rest) = line.split_once("cargo run --example ")?;
+    let (example, args) = rest.split_once(" -- ").unwrap_or((rest, ""));
+    Some((example, args.split_whitespace().collect()))
 }
 
 pub(crate) fn binary(example: &str) -> PathBuf {

@@ -73,6 +73,7 @@ async fn a_fleet_is_looked_into_and_acted_on() {
     assert_eq!((&one["waiters"], &one["in_air"]), (&2.into(), &true.into()));
     let left = one["lease_left_ms"].as_u64().expect("a lease");
     assert!(0 < left && left <= 3000, "{one}");
+    assert!(one["heartbeat_ms"].as_u64().expect("a heartbeat") <= 3000 - left + 1, "{one}");
     let (status, text, _) = flightctl(&url, &["inspect", key]).await;
     assert!(status == 0 && text.contains("waiters            2\n"), "{text}");
 

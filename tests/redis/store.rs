@@ -103,7 +103,7 @@ async fn the_life_of_a_flight() {
     assert_eq!(own(&mut *owner, &join).await, flight, "asked again");
     let wait = fresh();
     match follower.join(wait.clone()).await {
-        Ok(Joined::Follow { flight: f, left, rank: 0, pieces: 0 }) => {
+        Ok(Joined::Follow { flight: f, left, rank: 0, pieces: 0, .. }) => {
             assert_eq!(f, flight);
             assert!(left <= LEASE && left > LEASE / 2, "{left:?}");
         }

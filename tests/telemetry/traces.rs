@@ -16,7 +16,8 @@ use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData
 use tokio::sync::Semaphore;
 use tower::{Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_singleflight::{
-    HttpKey, MemoryStore, RedisStore, SingleFlightLayer, Store, TraceContext, TraceParent,
+    Config, HttpKey, KeyDigest, MemoryStore, RedisStore, SingleFlightLayer, Store, TraceContext,
+    TraceParent,
 };
 use tracing::{Instrument, Span, info_span, subscriber::DefaultGuard};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
@@ -57,6 +58,8 @@ type Service = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
 fn process(store: impl Store, leave: &Arc<Semaphore>) -> (SingleFlightLayer<HttpKey>, Service) {
     let layer =
         SingleFlightLayer::new(HttpKey::new()).store(store).namespace("traces").trace_context(Otel);
+    let config = Config::builder().lease(Duration::from_millis(1500)).build().unwrap();
+    let layer = layer.config(config);
     let leave = Arc::clone(leave);
     let inner = service_fn(move |_: Request<Body>| {
         let leave = Arc::clone(&leave);
@@ -97,46 +100,80 @@ fn in_role<'a>(spans: &'a [SpanData], role: &str) -> Vec<&'a SpanData> {
     callers.filter(|span| attribute(span, "role").as_deref() == Some(role)).collect()
 }
 
+/// Two processes on a Redis of their own.
+struct Pair {
+    redis: RedisServer,
+    leave: Arc<Semaphore>,
+    one: SingleFlightLayer<HttpKey>,
+    owner: Service,
+    two: SingleFlightLayer<HttpKey>,
+    other: Service,
+}
+
+impl Pair {
+    async fn new() -> Self {
+        let redis = RedisServer::start();
+        let leave = Arc::new(Semaphore::new(0));
+        let process = async || process(RedisStore::connect(&redis.url()).await.unwrap(), &leave);
+        let ((one, owner), (two, other)) = (process().await, process().await);
+        Self { leave, one, owner, two, other, redis }
+    }
+
+    /// Calls at the first of them, which owns by the time that `others` begin: they are given
+    /// the flight's key, and the name of its record.
+    async fn while_it_runs<T>(&self, others: impl AsyncFnOnce(KeyDigest, &str) -> T) -> T {
+        let others = async {
+            let owns = async || self.one.flights().iter().any(|flight| flight.token.is_some());
+            eventually("an owner", owns).await;
+            let key = self.one.flights()[0].key;
+            others(key, &format!("ai:flight:meta:{{{key}}}")).await
+        };
+        tokio::join!(call(&self.owner, "a1", "/"), others).1
+    }
+
+    /// Lets the run go, as soon as so many callers of the other process follow it.
+    async fn let_go(&self, followers: usize) {
+        eventually("followers", async || {
+            let flights = self.two.flights();
+            flights.first().is_some_and(|f| f.token.is_some() && f.callers == followers)
+        })
+        .await;
+        self.leave.add_permits(1);
+    }
+
+    /// What is exported, when so many callers are told of.
+    async fn spans(&self, exporter: &InMemorySpanExporter, callers: usize) -> Vec<SpanData> {
+        let none = async || self.one.flights().is_empty() && self.two.flights().is_empty();
+        eventually("drivers are done", none).await;
+        let spans = || exporter.get_finished_spans().unwrap();
+        eventually("all spans", async || named(&spans(), "single_flight").len() == callers).await;
+        spans()
+    }
+}
+
 #[tokio::test]
 async fn followers_are_linked_to_the_owners_trace() {
     let (exporter, _guard) = exported();
-    let redis = RedisServer::start();
-    let leave = Arc::new(Semaphore::new(0));
-    let (one, owner) = process(RedisStore::connect(&redis.url()).await.unwrap(), &leave);
-    let (two, other) = process(RedisStore::connect(&redis.url()).await.unwrap(), &leave);
-    let calls = async {
-        eventually("an owner", async || one.flights().iter().any(|flight| flight.token.is_some()))
-            .await;
-        let key = one.flights()[0].key;
-        let meta = format!("ai:flight:meta:{{{key}}}");
-        let parent: TraceParent =
-            redis.lines(&["HGET", &meta, "badge"])[0].split_once(' ').unwrap().1.parse().unwrap();
-        let followers = [
-            call(&owner, "a2", "/"),
-            call(&other, "b1", "/"),
-            call(&other, "b2", "/"),
-            call(&other, "b3", "/"),
-        ];
-        let let_go = async {
-            eventually("followers", async || {
-                let here = one.flights()[0].callers;
-                here == 2
-                    && two.flights().first().is_some_and(|f| f.token.is_some() && f.callers == 3)
-            })
-            .await;
-            leave.add_permits(1);
-        };
-        tokio::join!(join_all(followers), let_go);
-        (key.to_string(), parent)
-    };
-    let ((), (key, parent)) = tokio::join!(call(&owner, "a1", "/"), calls);
-    eventually("drivers are done", async || one.flights().is_empty() && two.flights().is_empty())
+    let pair = Pair::new().await;
+    let (key, parent) = pair
+        .while_it_runs(async |key, meta| {
+            let badge = pair.redis.lines(&["HGET", meta, "badge"]);
+            let parent: TraceParent = badge[0].split_once(' ').unwrap().1.parse().unwrap();
+            let followers = [
+                call(&pair.owner, "a2", "/"),
+                call(&pair.other, "b1", "/"),
+                call(&pair.other, "b2", "/"),
+                call(&pair.other, "b3", "/"),
+            ];
+            let let_go = async {
+                eventually("a2", async || pair.one.flights()[0].callers == 2).await;
+                pair.let_go(3).await;
+            };
+            tokio::join!(join_all(followers), let_go);
+            (key.to_string(), parent)
+        })
         .await;
-    eventually("all spans", async || {
-        named(&exporter.get_finished_spans().unwrap(), "single_flight").len() == 5
-    })
-    .await;
-    let spans = exporter.get_finished_spans().unwrap();
+    let spans = pair.spans(&exporter, 5).await;
 
     let [owner] = in_role(&spans, "owner")[..] else { panic!("one owner: {spans:?}") };
     let context = &owner.span_context;
@@ -168,32 +205,45 @@ async fn followers_are_linked_to_the_owners_trace() {
     }
 }
 
+/// A flight that the store has lost goes on under another name, as those hear who watch it.
+#[tokio::test]
+async fn followers_of_a_newer_flight_are_linked_to_its_owner() {
+    let (exporter, _guard) = exported();
+    let pair = Pair::new().await;
+    pair.while_it_runs(async |_, meta| {
+        let token = |layer: &SingleFlightLayer<HttpKey>| layer.flights().first()?.token;
+        let let_go = async {
+            eventually("a follower", async || token(&pair.two).is_some()).await;
+            let lost = token(&pair.two);
+            pair.redis.command(&["DEL", meta]);
+            let newer = async || token(&pair.one) > lost && token(&pair.two) == token(&pair.one);
+            eventually("a newer flight", newer).await;
+            pair.let_go(1).await;
+        };
+        tokio::join!(call(&pair.other, "b1", "/"), let_go);
+    })
+    .await;
+    let spans = pair.spans(&exporter, 2).await;
+    let [owner] = in_role(&spans, "owner")[..] else { panic!("one owner: {spans:?}") };
+    let [follower] = in_role(&spans, "follower_remote")[..] else { panic!("one: {spans:?}") };
+    let [link] = &follower.links[..] else { panic!("one link: {:?}", follower.links) };
+    assert_eq!(link.span_context.span_id(), owner.span_context.span_id());
+}
+
 /// What stands in the store is no trace of anybody's: nobody is linked, and nothing else
 /// goes wrong.
 #[tokio::test]
 async fn hostile_traces_are_none() {
     let (exporter, _guard) = exported();
-    let redis = RedisServer::start();
-    let leave = Arc::new(Semaphore::new(0));
-    let (one, owner) = process(RedisStore::connect(&redis.url()).await.unwrap(), &leave);
-    let (two, other) = process(RedisStore::connect(&redis.url()).await.unwrap(), &leave);
-    let calls = async {
-        eventually("an owner", async || one.flights().iter().any(|flight| flight.token.is_some()))
-            .await;
-        let meta = format!("ai:flight:meta:{{{}}}", one.flights()[0].key);
-        redis.command(&["HSET", &meta, "badge", "me 00-\u{1b}[2J"]);
-        let let_go = async {
-            eventually("a follower", async || two.flights().iter().any(|f| f.token.is_some()))
-                .await;
-            leave.add_permits(1);
-        };
-        tokio::join!(call(&other, "b1", "/"), let_go);
-    };
-    tokio::join!(call(&owner, "a1", "/"), calls);
-    let spans = async || exporter.get_finished_spans().unwrap();
-    eventually("the follower", async || in_role(&spans().await, "follower_remote").len() == 1)
-        .await;
-    assert!(in_role(&spans().await, "follower_remote")[0].links.is_empty());
+    let pair = Pair::new().await;
+    pair.while_it_runs(async |_, meta| {
+        pair.redis.command(&["HSET", meta, "badge", "me 00-\u{1b}[2J"]);
+        tokio::join!(call(&pair.other, "b1", "/"), pair.let_go(1));
+    })
+    .await;
+    let spans = pair.spans(&exporter, 2).await;
+    let [follower] = in_role(&spans, "follower_remote")[..] else { panic!("one: {spans:?}") };
+    assert!(follower.links.is_empty());
 }
 
 /// Of who leaves, of who is alone, of who is refused; and a key is told by its digest.

@@ -5,6 +5,10 @@
 
 mod errors;
 mod misfits;
+#[cfg(feature = "redis")]
+// As it is printed on a page.
+#[rustfmt::skip]
+mod moved;
 mod readiness;
 #[cfg(feature = "redis")]
 mod redis;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{record::Record, shards::Shards};
+use super::{meta::after, record::Record, shards::Shards};
 use crate::{
     id::KeyDigest,
     store::{BoxFuture, EndStatus, KeyStatus, KeyView, Page, Scan, StoreError},
@@ -28,6 +28,8 @@ impl Record {
         view.owner = Arc::clone(&meta.badge.owner);
         view.age = now.saturating_duration_since(meta.since);
         view.lease_left = view.is_in_air().then_some(lease_left);
+        let renewed = after(now, meta.lease).saturating_duration_since(meta.lease_end);
+        view.heartbeat = view.is_in_air().then_some(renewed);
         view.ended = meta.end.as_ref().map(|end| now.saturating_duration_since(end.at));
         view.mark_left = match status {
             KeyStatus::Quarantined => meta.quarantine.map(|end| end.saturating_duration_since(now)),

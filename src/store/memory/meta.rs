@@ -152,7 +152,8 @@ impl Meta {
             let until = after(now, mark.unwrap_or(left.saturating_add(ask.lease)));
             let rank = self.mark(ask.waiter, until, now);
             let pieces = kept.next(self.owner);
-            return Some(Joined::Follow { flight: self.owner, left, rank, pieces });
+            let trace = self.badge.trace;
+            return Some(Joined::Follow { flight: self.owner, left, rank, pieces, trace });
         }
         self.prev_of(ask.flight).map(|status| Joined::Ended { status })
     }

@@ -15,7 +15,6 @@ use crate::{
         Abandoned, Append, Appended, Badge, Beat, BeatReply, BoxFuture, Finish, Finished,
         Heartbeat, Held, Join, Joined, Loss, Pieces, Pushed, Session, StoreError, Vigil,
     },
-    trace::TraceParent,
 };
 
 /// One driver's dealings with one key.
@@ -25,12 +24,11 @@ pub(super) struct MemorySession {
     /// From the first `Follow`, or from `listen` on.
     listener: Option<Arc<Listener>>,
     badge: Badge,
-    trace: Option<TraceParent>,
 }
 
 impl MemorySession {
     pub(super) fn new(shards: Arc<Shards>, key: KeyDigest) -> Self {
-        Self { shards, key, listener: None, badge: Badge::default(), trace: None }
+        Self { shards, key, listener: None, badge: Badge::default() }
     }
 }
 
@@ -39,17 +37,11 @@ impl Session for MemorySession {
         self.badge = badge;
     }
 
-    fn trace(&self) -> Option<TraceParent> {
-        self.trace
-    }
-
     fn join(&mut self, join: Join) -> BoxFuture<'_, Result<Joined, StoreError>> {
         Box::pin(async move {
             let joined = self.shards.join(&self.key, &join, None, Some(&mut self.listener));
-            match joined {
-                Joined::Own { token } => self.shards.badge(&self.key, token, &self.badge),
-                Joined::Follow { .. } => self.trace = self.shards.trace(&self.key),
-                _ => {}
+            if let Joined::Own { token } = joined {
+                self.shards.badge(&self.key, token, &self.badge);
             }
             Ok(joined)
         })
@@ -211,11 +203,6 @@ impl Shards {
             let own = entry.record.meta.as_mut().filter(|meta| meta.owner.token == token);
             own.into_iter().for_each(|meta| meta.badge = badge.clone());
         });
-    }
-
-    fn trace(&self, key: &KeyDigest) -> Option<TraceParent> {
-        let trace = |entry: &mut Entry| entry.record.meta.as_ref()?.badge.trace;
-        self.lock(key).existing(key, Instant::now(), trace).flatten()
     }
 
     fn fetch(&self, key: &KeyDigest) -> Option<Bytes> {

@@ -24,6 +24,7 @@ pub(super) fn joined(value: Value) -> Result<Joined, StoreError> {
             left: reply.left()?,
             rank: reply.small()?,
             pieces: reply.number()?,
+            trace: reply.trace(),
         },
         "DONE" => {
             let flight = reply.flight()?;
@@ -46,22 +47,6 @@ pub(super) fn joined(value: Value) -> Result<Joined, StoreError> {
         "MISSING" => Joined::Missing,
         _ => return Err(error::bad_reply()),
     })
-}
-
-/// Where the owner that is followed is in its trace. Whatever else is there is none.
-pub(super) fn trace(value: &Value) -> Option<TraceParent> {
-    match value {
-        Value::Array(parts) => match &parts[..] {
-            [Value::BulkString(word), _, _, _, _, _, Value::BulkString(badge)]
-                if word == b"FOLLOW" =>
-            {
-                let (_, trace) = std::str::from_utf8(badge).ok()?.split_once(' ')?;
-                trace.parse().ok()
-            }
-            _ => None,
-        },
-        _ => None,
-    }
 }
 
 pub(super) fn renewed(value: Value) -> Result<BeatReply, StoreError> {
@@ -123,7 +108,8 @@ pub(super) fn viewed(value: Value, key: KeyDigest) -> Result<Option<KeyView>, St
     }
     let flight = reply.flight()?;
     let (word, age) = (reply.bytes()?, reply.left()?);
-    let (lease, ended, mark) = (reply.left()?, reply.left()?, reply.left()?);
+    let (lease, renewed) = (reply.left()?, reply.left()?);
+    let (ended, mark) = (reply.left()?, reply.left()?);
     let status = match &word[..] {
         b"running" if lease.is_zero() => KeyStatus::Lapsed,
         b"running" => KeyStatus::Running,
@@ -133,6 +119,7 @@ pub(super) fn viewed(value: Value, key: KeyDigest) -> Result<Option<KeyView>, St
     let mut view = KeyView::new(key, flight, status);
     view.age = age;
     view.lease_left = view.is_in_air().then_some(lease);
+    view.heartbeat = view.is_in_air().then_some(renewed);
     view.ended = (!view.is_in_air()).then_some(ended);
     let marked = matches!(status, KeyStatus::Quarantined | KeyStatus::Ended(EndStatus::Private));
     view.mark_left = marked.then_some(mark);
@@ -178,6 +165,13 @@ impl Reply {
 
     fn word(&mut self) -> Result<String, StoreError> {
         Ok(String::from_utf8_lossy(&self.bytes()?).into_owned())
+    }
+
+    /// Where an owner with this badge is in its trace. Whatever else is there is none.
+    fn trace(&mut self) -> Option<TraceParent> {
+        let Some(Value::BulkString(badge)) = self.0.next() else { return None };
+        let (_, trace) = std::str::from_utf8(&badge).ok()?.split_once(' ')?;
+        trace.parse().ok()
     }
 
     /// No number of ours is beyond what a script can count.

@@ -21,7 +21,6 @@ use crate::{
         Abandoned, Append, Appended, Badge, BeatReply, BoxFuture, Finish, Finished, Held, Join,
         Joined, Pieces, Pushed, Session, StoreError,
     },
-    trace::TraceParent,
 };
 
 /// A session with a Redis server.
@@ -32,12 +31,11 @@ pub(super) struct RedisSession {
     /// The flight whose owner hears who comes to wait.
     owned: Option<FlightRef>,
     badge: Badge,
-    trace: Option<TraceParent>,
 }
 
 impl RedisSession {
     pub(super) fn new(shared: Arc<Shared>, key: KeyDigest) -> Self {
-        Self { shared, key, seat: None, owned: None, badge: Badge::default(), trace: None }
+        Self { shared, key, seat: None, owned: None, badge: Badge::default() }
     }
 
     async fn ask(&self, request: Request<'_>, way: Way<'_>) -> Result<Value, StoreError> {
@@ -87,20 +85,13 @@ impl Session for RedisSession {
         self.badge = badge;
     }
 
-    fn trace(&self) -> Option<TraceParent> {
-        self.trace
-    }
-
     fn join(&mut self, join: Join) -> BoxFuture<'_, Result<Joined, StoreError>> {
         Box::pin(async move {
             let shared = Arc::clone(&self.shared);
             let badge = Some(&self.badge);
             let call = step::join(&shared.names, self.key, &join, badge, None, shared.prefetched());
             let joined = match self.ask(Request::script(&call), Way::Small).await {
-                Ok(answer) => {
-                    self.trace = reply::trace(&answer);
-                    self.understood(reply::joined(answer))
-                }
+                Ok(answer) => self.understood(reply::joined(answer)),
                 Err(error) => Err(error),
             };
             match &joined {

@@ -22,5 +22,5 @@ local streamed = is(stream, 'stream') and record.next or 0
 -- does not say more.
 local since = number(record.since) or record.ownerToken
 return { 'KEY', record.ownerToken, record.flight, record.status,
-  ms(now - since), ms(record.leaseEnd - now), ms(now - record.endedAt),
-  ms(record.markEnd - now), waiting, stored, streamed, record.badge or '' }
+  ms(now - since), ms(record.leaseEnd - now), ms(now - record.heartbeatAt),
+  ms(now - record.endedAt), ms(record.markEnd - now), waiting, stored, streamed, record.badge or '' }
