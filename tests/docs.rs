@@ -155,3 +155,17 @@ fn every_example_says_how_it_is_run_and_every_one_that_is_named_is_there() {
     }
     assert!(examples.len() > 8, "{examples:?}");
 }
+
+/// One as it is by default, and one that is set up otherwise.
+#[test]
+fn every_public_module_begins_with_two_examples() {
+    let lib = fs::read_to_string(root().join("src/lib.rs")).unwrap();
+    let modules = lib.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
+    let modules: Vec<_> = modules.filter(|name| *name != "fuzzing").collect();
+    for name in &modules {
+        let docs = docs_of(&root().join("src").join(name).join("mod.rs"));
+        let fences = docs.lines().filter(|line| line.trim_start().starts_with("```")).count();
+        assert!(fences >= 4, "{name} has {} examples", fences / 2);
+    }
+    assert!(modules.len() >= 4, "{modules:?}");
+}

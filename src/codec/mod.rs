@@ -3,6 +3,40 @@
 //! A layer needs to know of a response what may be shared of it and how it is
 //! given to others. [`HttpCodec`], the default, knows `http::Response`;
 //! [`ValueCodec`] knows every value that serde can write and read back.
+//!
+//! ```
+//! use std::convert::Infallible;
+//!
+//! use http::{Request, Response};
+//! use tower::{Layer, ServiceExt, service_fn};
+//! use tower_singleflight::{HttpKey, SingleFlightLayer};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), tower::BoxError> {
+//! let answers = SingleFlightLayer::new(HttpKey::new()).layer(service_fn(
+//!     async |_: Request<String>| Ok::<_, Infallible>(Response::new("42".to_owned())),
+//! ));
+//! let answer = answers.oneshot(Request::get("http://a.test/").body(String::new())?).await?;
+//! assert_eq!(answer.headers()["cache-status"], "tower-singleflight; fwd=miss");
+//! # Ok(()) }
+//! ```
+//!
+//! What of a response is its own caller's, and what is said of the layer's part in it, is up
+//! to the codec:
+//!
+//! ```
+//! use axum::body::Body;
+//! use http::HeaderName;
+//! use tower_singleflight::{HttpCodec, HttpKey, SingleFlightLayer};
+//!
+//! let codec = <HttpCodec>::default()
+//!     // Each run has its own; who did not ask for that run does not get it.
+//!     .drop_header(HeaderName::from_static("x-run-id"))
+//!     .cache_status(false)
+//!     // A caller whose run is lost can own again, and not only follow.
+//!     .repeat_with(Body::empty);
+//! let layer = SingleFlightLayer::with_codec(HttpKey::new(), codec);
+//! ```
 
 use std::time::Duration;
 

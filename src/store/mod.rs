@@ -7,6 +7,34 @@
 //! [`Store`] is open to other engines, and to wrappers that inject faults in
 //! tests. Its contract is the store protocol: every step compares token **and**
 //! flight id, an old owner changes nothing, and whatever cannot be read is a miss.
+//!
+//! Layers that are given one store meet there, if they have one namespace:
+//!
+//! ```
+//! use tower_singleflight::{HttpKey, MemoryStore, SingleFlightLayer};
+//!
+//! let store = MemoryStore::new();
+//! let layer = || SingleFlightLayer::new(HttpKey::new()).namespace("reports");
+//! let (public, internal) = (layer().store(store.clone()), layer().store(store));
+//! ```
+//!
+//! A fleet's is on a server, here under a name of its own and with more patience:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use tower_singleflight::{HttpKey, RedisStore, SingleFlightLayer};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), tower_singleflight::store::StoreError> {
+//! let store = RedisStore::builder("redis://127.0.0.1/")
+//!     .prefix("reports:flight")
+//!     .operation_limit(Duration::from_millis(800))
+//!     // Also where the server is not there yet: until then each process shares its own.
+//!     .connect_lazy()?;
+//! let layer = SingleFlightLayer::new(HttpKey::new()).store(store);
+//! # Ok(()) }
+//! ```
 
 use std::{fmt, future::Future, pin::Pin, time::Duration};
 

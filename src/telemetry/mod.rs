@@ -1,5 +1,40 @@
 //! What can be seen of a layer from outside: spans, metrics, and who is in the air.
 //!
+//! A clone of the layer tells what all of its clones do in this process:
+//!
+//! ```
+//! use axum::{Router, routing::get};
+//! use tower_singleflight::{HttpKey, SingleFlightLayer};
+//!
+//! # async fn answer() -> &'static str { "42" }
+//! let layer = SingleFlightLayer::new(HttpKey::new());
+//! let app: Router = Router::new().route("/answer", get(answer)).layer(layer.clone());
+//!
+//! println!("{} runs saved", layer.stats().runs_avoided());
+//! for flight in layer.flights() {
+//!     println!("{}: {} callers, {:?}", flight.key, flight.callers, flight.phase);
+//! }
+//! ```
+//!
+//! and what the whole fleet has in the air. Names tell layers and processes apart:
+//!
+//! ```
+//! use tower_singleflight::{HttpKey, MemoryStore, SingleFlightLayer};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), tower_singleflight::store::StoreError> {
+//! let layer = SingleFlightLayer::new(HttpKey::new())
+//!     .name("answers")
+//!     .instance("web-3")
+//!     .store(MemoryStore::new());
+//!
+//! for flight in layer.fleet().flights(100).await? {
+//!     let (owner, left) = (&flight.owner, flight.lease_left);
+//!     println!("{}: {owner} runs, {} wait, lease {left:?}", flight.key, flight.waiters);
+//! }
+//! # Ok(()) }
+//! ```
+//!
 //! # Spans
 //!
 //! By [`tracing`](https://docs.rs/tracing), at the level INFO. Nobody who listens: nothing is
