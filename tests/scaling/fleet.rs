@@ -79,15 +79,27 @@ impl Fleet {
         Self { nodes, gate, asked, given: Arc::default() }
     }
 
-    /// Asks; how many bytes of a body come.
-    pub(crate) fn ask(&self, node: usize, key: &str) -> JoinHandle<usize> {
+    /// Asks.
+    pub(crate) fn call(
+        &self,
+        node: usize,
+        key: &str,
+    ) -> impl Future<Output = Response<ResponseBody<Body>>> + use<> {
         let uri = format!("http://a.test/{key}");
         let request = Request::get(uri).body(Full::default()).expect("a request");
-        let (service, given) = (self.nodes[node].service.clone(), Arc::clone(&self.given));
-        tokio::spawn(async move {
+        let service = self.nodes[node].service.clone();
+        async move {
             let response = service.oneshot(request).await.expect("an answer");
             assert_eq!(response.status(), 200);
-            let (mut body, mut bytes) = (response.into_body(), 0);
+            response
+        }
+    }
+
+    /// Asks; how many bytes of a body come.
+    pub(crate) fn ask(&self, node: usize, key: &str) -> JoinHandle<usize> {
+        let (call, given) = (self.call(node, key), Arc::clone(&self.given));
+        tokio::spawn(async move {
+            let (mut body, mut bytes) = (call.await.into_body(), 0);
             while let Some(frame) = body.frame().await {
                 let frame = frame.expect("a whole body").into_data().expect("data");
                 bytes += frame.len();

@@ -7,6 +7,7 @@
 mod support;
 
 mod beats;
+mod copies;
 mod examples;
 mod fleet;
 mod held;
