@@ -57,12 +57,12 @@ fn all_callers_read_the_pieces_that_inner_gave() {
     }));
     let _entered = runtime.enter();
     let mut bodies = Vec::new();
-    for n in 0..PIECES {
+    for (n, piece) in pieces.iter().enumerate() {
         bodies.push(runtime.block_on(service.call(request(Method::GET))).unwrap().into_body());
         open.send_replace(n + 1);
         let body = &mut bodies[0];
         let frame = runtime.block_on(body.frame()).unwrap().unwrap().into_data().unwrap();
-        assert_eq!(frame.as_ptr(), pieces[n].as_ptr());
+        assert_eq!(frame.as_ptr(), piece.as_ptr());
     }
     for mut body in bodies.drain(1..) {
         for piece in &pieces {
