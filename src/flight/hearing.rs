@@ -16,16 +16,21 @@ const AFTER: Duration = Duration::from_millis(10);
 
 /// The owner's ear. What it hears it has an answer ready for, which then goes along with
 /// the end: else it is asked for, and that takes a trip more.
+///
+/// It is closed while somebody is known to wait: what is published for those who do would
+/// come here too.
 pub(super) struct Hearing {
     due: Option<Instant>,
     /// The flight that is listened for.
     flight: Option<FlightRef>,
+    /// How many had come to it by the last word.
+    joins: u32,
 }
 
 impl Hearing {
     /// Where the store is in memory there is no trip to be saved.
     pub(super) fn new(is_remote: bool) -> Self {
-        Self { due: is_remote.then(|| Instant::now() + AFTER), flight: None }
+        Self { due: is_remote.then(|| Instant::now() + AFTER), flight: None, joins: 0 }
     }
 
     /// Keeps the lease's count of waiters up until something else happens. Never ready;
@@ -37,10 +42,23 @@ impl Hearing {
         }
         let session = line.open();
         loop {
+            let news = lease.news();
+            if lease.waiters() > 0 {
+                if self.flight.take().is_some() {
+                    session.deafen();
+                }
+                news.await;
+                continue;
+            }
             if self.flight != Some(lease.flight()) {
                 self.listen(session, lease).await;
+                continue;
             }
-            match session.pushed().await {
+            let pushed = tokio::select! {
+                pushed = session.pushed() => pushed,
+                () = news => continue,
+            };
+            match pushed {
                 Pushed::Watched { flight } if flight == lease.flight() => {
                     lease.set_waiters(lease.waiters().max(1));
                 }
@@ -60,7 +78,9 @@ impl Hearing {
         let heard = session.hear(flight).await;
         // What cannot be asked now is said at the next renewal.
         self.flight = Some(flight);
-        if let Ok(1..) = heard {
+        let Ok(joins) = heard else { return };
+        // Those who were heard of before may have left.
+        if joins > std::mem::replace(&mut self.joins, joins) {
             lease.set_waiters(lease.waiters().max(1));
         }
     }

@@ -103,6 +103,17 @@ impl Fleet {
         });
     }
 
+    /// Connections that each sentinel has, but for those of the others.
+    pub(crate) fn at_sentinels(&self) -> Vec<usize> {
+        let ours = |client: &&str| {
+            client.contains("addr=")
+                && !client.contains("name=sentinel-")
+                && !client.contains("cmd=client")
+        };
+        let clients = self.sentinels.iter().map(|one| one.ask(&["CLIENT", "LIST"]).join("\n"));
+        clients.map(|clients| clients.lines().filter(ours).count()).collect()
+    }
+
     /// Kills a sentinel as a crash would.
     pub(crate) fn kill_sentinel(&mut self, n: usize) {
         self.sentinels[n].kill();
