@@ -44,12 +44,11 @@
 //! ```no_run
 //! # use tower_singleflight::{RedisStore as MyStore, testing::conformance};
 //! # const ADDRESS: &str = "redis://127.0.0.1/";
-//! #[tokio::test]
-//! async fn keeps_the_protocol() {
-//!     let connect = || async { MyStore::connect(ADDRESS).await.expect("a server") };
-//!     conformance::run_at_a_time(connect, 8).await;
-//! }
-//! # keeps_the_protocol();
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let connect = || async { MyStore::connect(ADDRESS).await.expect("a server") };
+//! conformance::run_at_a_time(connect, 8).await;
+//! # }
 //! ```
 //!
 //! # What it takes
