@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 /// Shaped as HTTP has it; a codec for something else puts what it needs into
 /// these two fields, or leaves them as they are.
 #[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "codecs make it")]
 pub struct Head {
     /// The status of the response.
     pub status: StatusCode,
@@ -47,6 +48,7 @@ pub(crate) fn copied(map: &HeaderMap) -> HeaderMap {
 
 /// One piece of a body.
 #[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_enums, reason = "a body has no other pieces")]
 pub enum Frame {
     /// Bytes of the body; never empty.
     Data(Bytes),

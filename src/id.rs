@@ -151,6 +151,7 @@ random_id! {
 /// together, so that a token that a store gave out twice after losing its data
 /// still names one flight only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "the two are what a flight is")]
 pub struct FlightRef {
     /// The fencing token: greater than that of every earlier owner of the key.
     pub token: u64,

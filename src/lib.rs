@@ -68,6 +68,8 @@
 //! - [`SharePolicy`]: with whom responses are shared
 //! - [`codec`]: what the layer knows of responses
 //! - [`telemetry`]: what can be seen: spans, metrics, and a look at the [`Fleet`]
+//! - `testing`, with the feature `test-util`: a store that fails when a test wants it, and
+//!   what stores are held to
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod body;
@@ -110,6 +112,8 @@ pub mod store;
 mod switch;
 mod sync;
 pub mod telemetry;
+#[cfg(feature = "test-util")]
+pub mod testing;
 mod trace;
 mod turns;
 mod waiting;

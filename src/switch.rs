@@ -30,6 +30,7 @@ use std::sync::{
 ///     .layer(map_request(alone));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[allow(clippy::exhaustive_structs, reason = "it is there or not")]
 pub struct NoShare;
 
 /// Turns the sharing of a layer off and on while it serves; all its clones and services

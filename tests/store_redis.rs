@@ -1,25 +1,21 @@
 //! The Redis store, held to the store protocol on real servers, of each kind and by
 //! each way.
-#![cfg(feature = "redis")]
 
-mod conformance;
 mod support;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 
 use tower_singleflight::{
-    FlightId, FlightRef, KeyDigest, RedisStore, Store, store::RedisStoreBuilder,
+    FlightId, FlightRef, KeyDigest, RedisStore, Store, conformance_tests,
+    store::RedisStoreBuilder,
+    testing::conformance::{self, Engine},
 };
 
-use self::{
-    conformance::Engine,
-    support::{cluster::Cluster, eventually, redis_server::RedisServer, rights, sentinels::Fleet},
+use self::support::{
+    cluster::Cluster, eventually, redis_server::RedisServer, rights, sentinels::Fleet,
 };
 
 /// A server of this test, and each node with connections of its own.
@@ -32,17 +28,16 @@ impl Engine for Redis {
     async fn node(&self) -> Arc<dyn Store> {
         Arc::new(RedisStore::connect(&self.url).await.expect("the server of this test"))
     }
-
-    // The server's clock is real: what is tested here is that time passes.
-    async fn elapse(&self, time: Duration) {
-        tokio::time::sleep(time).await;
-    }
 }
 
-conformance::conformance!((), {
-    let server = RedisServer::start();
-    Redis { url: server.unix_url(), _server: server }
-});
+// The server's clock is real: what is tested here is that time passes.
+conformance_tests! {
+    #[tokio::test]
+    {
+        let server = RedisServer::start();
+        Redis { url: server.unix_url(), _server: server }
+    }
+}
 
 /// Stores that nodes share: to connect costs time, and the rules stand by theirs.
 struct Stores {
@@ -55,10 +50,6 @@ impl Engine for Stores {
     async fn node(&self) -> Arc<dyn Store> {
         let next = self.next.fetch_add(1, Ordering::Relaxed);
         Arc::new(self.stores[next % self.stores.len()].clone())
-    }
-
-    async fn elapse(&self, time: Duration) {
-        tokio::time::sleep(time).await;
     }
 
     fn pushes(&self) -> bool {
@@ -81,7 +72,8 @@ async fn hold(builder: RedisStoreBuilder, pushes: bool, at_a_time: usize) {
         .await;
         stores.push(store);
     }
-    conformance::all(&Stores { stores, pushes, next: AtomicUsize::new(0) }, at_a_time).await;
+    let engine = Stores { stores, pushes, next: AtomicUsize::new(0) };
+    conformance::run_at_a_time(engine, at_a_time).await;
 }
 
 async fn hold_at(url: String) {

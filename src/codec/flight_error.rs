@@ -22,6 +22,7 @@ use crate::error::Failure;
 /// }
 /// ```
 #[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_enums, reason = "an error is the own run's, or another's")]
 pub enum FlightError<E> {
     /// This caller's own request was run, and this is inner's error. Inner's error
     /// goes to one caller only, so that it need not be `Clone`.

@@ -48,6 +48,7 @@ pub trait RepeatBody<B> {
 
 /// No request is made again.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct Once;
 
 impl<B> RepeatBody<B> for Once {

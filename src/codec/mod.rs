@@ -216,6 +216,7 @@ impl Judgement {
 
 /// A response in parts.
 #[derive(Debug)]
+#[allow(clippy::exhaustive_structs, reason = "codecs make it")]
 pub struct Opened<X, B> {
     /// The head that others get.
     pub head: Head,

@@ -56,6 +56,7 @@ pub struct HttpKey<B = NoBody> {
 
 /// Says of an [`HttpKey`] that it reads no bodies: requests with one run alone.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct NoBody;
 
 impl HttpKey {

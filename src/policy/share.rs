@@ -95,6 +95,7 @@ where
 /// [identity](crate::HttpKey::identity): then all callers of the flight are one and the
 /// same to the service.
 #[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::exhaustive_structs, reason = "it has nothing to set")]
 pub struct DefaultSharePolicy;
 
 impl SharePolicy for DefaultSharePolicy {

@@ -3,6 +3,7 @@ use std::{fmt, time::Duration};
 /// The answer of a flight that has ended, as a process may hold it: see
 /// [`Session::hold`](super::Session::hold).
 #[derive(Debug)]
+#[allow(clippy::exhaustive_structs, reason = "stores make it")]
 pub struct Held {
     /// How long ago the flight ended, and no less.
     pub age: Duration,

@@ -5,7 +5,8 @@
 //! another, and `RedisStore` for a fleet (feature `redis`, on by default).
 //!
 //! [`Store`] is open to other engines, and to wrappers that inject faults in
-//! tests. Its contract is the store protocol: every step compares token **and**
+//! tests; with the feature `test-util`, `testing` has such a wrapper, and what every
+//! engine is held to. Its contract is the store protocol: every step compares token **and**
 //! flight id, an old owner changes nothing, and whatever cannot be read is a miss.
 //!
 //! Layers that are given one store meet there, if they have one namespace:

@@ -1,4 +1,5 @@
 //! What the steps of a store ask for and answer. Plain data.
+#![allow(clippy::exhaustive_structs, reason = "stores, and their tests, make all of it")]
 
 use std::time::Duration;
 

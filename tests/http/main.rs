@@ -35,6 +35,8 @@ mod large_bodies;
 mod lengths;
 mod methods;
 mod net;
+#[cfg(feature = "test-util")]
+mod outage;
 mod outcomes;
 mod panics;
 mod policies;
@@ -49,6 +51,7 @@ mod secrets;
 mod seen;
 mod shadow;
 mod status;
+#[cfg(feature = "test-util")]
 mod store;
 mod types;
 mod upgrades;

@@ -6,6 +6,7 @@ use std::{
     future::Future,
     marker::{PhantomData, PhantomPinned},
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -15,13 +16,17 @@ use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use tower::{BoxError, Layer, Service, ServiceExt};
 use tower_singleflight::{
-    Bypass, HttpCodec, HttpKey, Key, KeyExtractor, ResponseBody, ResponseFuture, SingleFlight,
-    SingleFlightLayer,
+    Bypass, FlightError, HttpCodec, HttpKey, Key, KeyExtractor, ResponseBody, ResponseFuture,
+    SingleFlight, SingleFlightLayer, Store, ValueCodec,
     key::{BodyKey, Json, ReadBody},
+    store::{Heartbeat, Scan, Session, Vigil},
 };
 
 /// `Send`, and not `Sync`.
 type NotSync = PhantomData<Cell<()>>;
+
+/// Neither.
+type NotSend = PhantomData<*const ()>;
 
 fn is_send<T: Send>() {}
 fn is_sync<T: Sync>() {}
@@ -176,6 +181,20 @@ fn auto_traits() {
     is_send::<ReadBody<Given>>();
     is_unpin::<ReadBody<Given>>();
     is_sync::<ReadBody<http_body_util::Full<Bytes>>>();
+    // What a service's answers are is nothing to the layer.
+    is_send::<SingleFlightLayer<HttpKey, ValueCodec<NotSend>>>();
+    is_sync::<SingleFlightLayer<HttpKey, ValueCodec<NotSend>>>();
+    is_unpin::<SingleFlightLayer<HttpKey, ValueCodec<PhantomPinned>>>();
+    is_send::<SingleFlight<Inner, HttpKey, ValueCodec<NotSend>>>();
+    is_sync::<SingleFlight<(), HttpKey, ValueCodec<NotSend>>>();
+    is_unpin::<SingleFlight<Inner, HttpKey>>();
+    is_sync::<FlightError<()>>();
+    // What drivers and keepers take along into their tasks.
+    is_send::<Box<dyn Session>>();
+    is_send::<Box<dyn Heartbeat>>();
+    is_send::<Box<dyn Scan>>();
+    is_sync::<Box<dyn Vigil>>();
+    is_sync::<Arc<dyn Store>>();
     // With a service that is `Sync` the layer's is too.
     is_sync::<SingleFlight<(), HttpKey>>();
     is_sync::<ResponseBody<http_body_util::Full<Bytes>>>();

@@ -29,10 +29,12 @@ pub struct BodyKey<F, M> {
 
 /// Of bodies counts what they say as JSON. See [`HttpKey::json_body`].
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_enums, reason = "it has no values")]
 pub enum Json {}
 
 /// Of bodies counts every byte. See [`HttpKey::raw_body`].
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_enums, reason = "it has no values")]
 pub enum Raw {}
 
 #[derive(Clone, Debug)]

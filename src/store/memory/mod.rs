@@ -20,6 +20,8 @@ mod model;
 mod record;
 mod session;
 mod shards;
+#[cfg(all(test, feature = "test-util"))]
+mod tests;
 
 /// The store inside the process: what a layer uses until it is given another.
 ///

@@ -22,7 +22,6 @@ use tower_singleflight::{FlightToken, HttpKey, ResponseBody, StoreDown};
 use super::{SHADOW, config, counts, shadows};
 use crate::{
     script::{Script, Step, data, trailers},
-    store::Spy,
     support::{
         Full, Gate, Inner, Req, Runs, ask, crowd, get, layer, ms, read, sure, text, until, with,
     },
@@ -198,10 +197,11 @@ async fn a_handler_may_ask_for_itself() {
     assert_eq!(counts(&[&a]).await, [0; 4], "it is no part of its own flight");
 }
 
+#[cfg(feature = "test-util")]
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_away_is_nothing_to_a_caller() {
     let config = config().store_down(StoreDown::Reject).build().unwrap();
-    let a = layer().store(Spy::away()).config(config);
+    let a = layer().store(crate::store::away()).config(config);
     let service = a.layer(sure(&Runs::default(), ms(100), |_, _| text("same")));
     let start = Instant::now();
     for answer in crowd(&[&service], 3, get("/")).await {

@@ -1,14 +1,15 @@
 //! Answers in pieces that are whole: how they are sealed, and for how long they are found.
 
-use tower_singleflight::{
-    FlightRef,
-    store::{Append, BeatReply, EndStatus, Finish, Finished, Join, Pieces, Pushed, StreamEnd},
-};
-
 use super::{
-    Engine, KEEP, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, is_done, is_lapsed,
-    is_missing,
-    stream::{append, bytes, end, is_streamed, owner, seal, sealed},
+    Place,
+    node::{
+        KEEP, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, is_done, is_lapsed, is_missing,
+    },
+    pieces::{append, bytes, end, is_streamed, owner, seal, sealed},
+};
+use crate::{
+    id::FlightRef,
+    store::{Append, BeatReply, EndStatus, Finish, Finished, Join, Pieces, Pushed, StreamEnd},
 };
 
 /// Whether this is the word that a flight's first piece is to be read.
@@ -16,7 +17,7 @@ fn is_piece(pushed: &Pushed, of: FlightRef) -> bool {
     matches!(pushed, Pushed::Piece { flight, index: 0, piece: None } if *flight == of)
 }
 
-pub(crate) async fn sealed_end_wants_all_pieces(engine: &impl Engine) {
+pub(super) async fn sealed_end_wants_all_pieces(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     let mut follower = Node::new(engine, owner.key).await;
     follower.follow(&ask(), flight).await;
@@ -45,7 +46,7 @@ pub(crate) async fn sealed_end_wants_all_pieces(engine: &impl Engine) {
     assert_eq!(follower.read_all(flight, 0).await, (bytes(&["a", "b", "c"]), end(3)));
 }
 
-pub(crate) async fn failed_stream_is_sealed_too(engine: &impl Engine) {
+pub(super) async fn failed_stream_is_sealed_too(engine: &dyn Place) {
     for status in [EndStatus::Failed, EndStatus::TimedOut, EndStatus::TooLarge] {
         let (mut owner, flight) = owner(engine).await;
         let mut follower = Node::new(engine, owner.key).await;
@@ -67,7 +68,7 @@ pub(crate) async fn failed_stream_is_sealed_too(engine: &impl Engine) {
     }
 }
 
-pub(crate) async fn end_without_a_seal_ends_the_stream(engine: &impl Engine) {
+pub(super) async fn end_without_a_seal_ends_the_stream(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     owner.appended(&append(flight, 0, &["a"])).await;
     owner.finished(&ended(flight, EndStatus::Failed)).await;
@@ -75,7 +76,7 @@ pub(crate) async fn end_without_a_seal_ends_the_stream(engine: &impl Engine) {
     assert_eq!(owner.read_all(flight, 0).await, (bytes(&["a"]), Some(end)));
 }
 
-pub(crate) async fn streamed_answer_is_found_late(engine: &impl Engine) {
+pub(super) async fn streamed_answer_is_found_late(engine: &dyn Place) {
     for count in [0, 2] {
         let (mut owner, flight) = owner(engine).await;
         if count > 0 {
@@ -96,7 +97,7 @@ pub(crate) async fn streamed_answer_is_found_late(engine: &impl Engine) {
     }
 }
 
-pub(crate) async fn streamed_answer_is_reused_inside_its_window(engine: &impl Engine) {
+pub(super) async fn streamed_answer_is_reused_inside_its_window(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     owner.appended(&append(flight, 0, &["a"])).await;
     owner.finished(&sealed(flight, 1)).await;
@@ -110,7 +111,7 @@ pub(crate) async fn streamed_answer_is_reused_inside_its_window(engine: &impl En
     assert!(!is_streamed(&other.look(&ask_after(flight)).await, flight));
 }
 
-pub(crate) async fn streamed_answer_is_found_under_the_next_owner(engine: &impl Engine) {
+pub(super) async fn streamed_answer_is_found_under_the_next_owner(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     let mut follower = Node::new(engine, owner.key).await;
     follower.follow(&ask(), flight).await;
@@ -136,7 +137,7 @@ pub(crate) async fn streamed_answer_is_found_under_the_next_owner(engine: &impl 
     owner.renewed(last).await;
 }
 
-pub(crate) async fn record_and_stream_do_not_mix(engine: &impl Engine) {
+pub(super) async fn record_and_stream_do_not_mix(engine: &dyn Place) {
     let (mut owner, first) = owner(engine).await;
     owner.finished(&done(first, "one")).await;
     let second = owner.own(&ask()).await;
@@ -153,7 +154,7 @@ pub(crate) async fn record_and_stream_do_not_mix(engine: &impl Engine) {
     owner.renewed(fourth).await;
 }
 
-pub(crate) async fn stream_is_kept_for_its_time(engine: &impl Engine) {
+pub(super) async fn stream_is_kept_for_its_time(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     let keep = LEASE * 4;
     owner.appended(&Append { keep: STEP, ..append(flight, 0, &["a"]) }).await;

@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
-use tower_singleflight::{
-    FlightRef, KeyDigest,
+use super::{
+    Place,
+    node::{LAPSE, Node, ask, ask_after, done, ended, is_failed, is_lapsed, key},
+};
+use crate::{
+    id::{FlightRef, KeyDigest},
     store::{EndStatus, Finished, Joined, Pushed},
 };
 
-use super::{Engine, LAPSE, Node, ask, ask_after, done, ended, is_failed, is_lapsed, key};
-
 /// Owns after `last`, or as a fresh caller, and ends so.
 async fn run(
-    engine: &impl Engine,
+    engine: &dyn Place,
     key: KeyDigest,
     last: Option<FlightRef>,
     how: EndStatus,
@@ -23,14 +25,14 @@ async fn run(
 }
 
 /// Owns after `last`, or as a fresh caller, and is never heard of again.
-async fn lose(engine: &impl Engine, key: KeyDigest, last: Option<FlightRef>) -> FlightRef {
+async fn lose(engine: &dyn Place, key: KeyDigest, last: Option<FlightRef>) -> FlightRef {
     let mut node = Node::new(engine, key).await;
     let flight = node.own(&last.map_or_else(ask, ask_after)).await;
     engine.elapse(LAPSE).await;
     flight
 }
 
-pub(crate) async fn two_failed_runs_end_the_chain(engine: &impl Engine) {
+pub(super) async fn two_failed_runs_end_the_chain(engine: &dyn Place) {
     let key = key();
     let first = run(engine, key, None, EndStatus::Failed).await;
     let second = run(engine, key, Some(first), EndStatus::Failed).await;
@@ -43,7 +45,7 @@ pub(crate) async fn two_failed_runs_end_the_chain(engine: &impl Engine) {
     }
 }
 
-pub(crate) async fn timeouts_count_as_failed_runs(engine: &impl Engine) {
+pub(super) async fn timeouts_count_as_failed_runs(engine: &dyn Place) {
     let key = key();
     let first = run(engine, key, None, EndStatus::Failed).await;
     let second = run(engine, key, Some(first), EndStatus::TimedOut).await;
@@ -51,7 +53,7 @@ pub(crate) async fn timeouts_count_as_failed_runs(engine: &impl Engine) {
     is_failed(&follower.join(&ask_after(first)).await, second, EndStatus::TimedOut);
 }
 
-pub(crate) async fn release_of_a_timed_out_run_counts_as_failed(engine: &impl Engine) {
+pub(super) async fn release_of_a_timed_out_run_counts_as_failed(engine: &dyn Place) {
     let key = key();
     let first = run(engine, key, None, EndStatus::Failed).await;
     let mut owner = Node::new(engine, key).await;
@@ -68,7 +70,7 @@ pub(crate) async fn release_of_a_timed_out_run_counts_as_failed(engine: &impl En
     is_failed(&follower.join(&ask_after(first)).await, second, EndStatus::TimedOut);
 }
 
-pub(crate) async fn fresh_caller_begins_a_new_chain(engine: &impl Engine) {
+pub(super) async fn fresh_caller_begins_a_new_chain(engine: &dyn Place) {
     let key = key();
     let first = run(engine, key, None, EndStatus::Failed).await;
     let second = run(engine, key, Some(first), EndStatus::Failed).await;
@@ -80,7 +82,7 @@ pub(crate) async fn fresh_caller_begins_a_new_chain(engine: &impl Engine) {
     is_failed(&follower.join(&ask_after(third)).await, fourth, EndStatus::Failed);
 }
 
-pub(crate) async fn answer_ends_the_chain(engine: &impl Engine) {
+pub(super) async fn answer_ends_the_chain(engine: &dyn Place) {
     let key = key();
     let mut node = Node::new(engine, key).await;
     let first = run(engine, key, None, EndStatus::Failed).await;
@@ -91,7 +93,7 @@ pub(crate) async fn answer_ends_the_chain(engine: &impl Engine) {
     run(engine, key, Some(third), EndStatus::Failed).await;
 }
 
-pub(crate) async fn three_lost_owners_quarantine_the_key(engine: &impl Engine) {
+pub(super) async fn three_lost_owners_quarantine_the_key(engine: &dyn Place) {
     let key = key();
     let mut last = lose(engine, key, None).await;
     for _ in 0..2 {
@@ -120,7 +122,7 @@ pub(crate) async fn three_lost_owners_quarantine_the_key(engine: &impl Engine) {
     node.own(&ask_after(next)).await;
 }
 
-pub(crate) async fn released_owners_are_not_lost_ones(engine: &impl Engine) {
+pub(super) async fn released_owners_are_not_lost_ones(engine: &dyn Place) {
     let key = key();
     let mut node = Node::new(engine, key).await;
     let mut last = lose(engine, key, None).await;
@@ -138,7 +140,7 @@ pub(crate) async fn released_owners_are_not_lost_ones(engine: &impl Engine) {
     assert!(matches!(node.join(&ask_after(last)).await, Joined::Quarantined { .. }));
 }
 
-pub(crate) async fn losses_and_failures_are_counted_apart(engine: &impl Engine) {
+pub(super) async fn losses_and_failures_are_counted_apart(engine: &dyn Place) {
     let key = key();
     let first = run(engine, key, None, EndStatus::Failed).await;
     let second = lose(engine, key, Some(first)).await;

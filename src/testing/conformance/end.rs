@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use tower_singleflight::store::{
-    Abandoned, BeatReply, EndStatus, Finish, Finished, Join, Joined, Loss, Pushed,
-};
-
 use super::{
-    Engine, KEEP, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, is_done, is_ended,
-    is_failed, is_lapsed, is_missing, key,
+    Place,
+    node::{
+        self, KEEP, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, is_done, is_ended,
+        is_failed, is_lapsed, is_missing, key,
+    },
 };
+use crate::store::{Abandoned, BeatReply, EndStatus, Finish, Finished, Join, Joined, Loss, Pushed};
 
-pub(crate) async fn finish_twice_is_accepted(engine: &impl Engine) {
+pub(super) async fn finish_twice_is_accepted(engine: &dyn Place) {
     let statuses =
         [EndStatus::Failed, EndStatus::TimedOut, EndStatus::Private, EndStatus::TooLarge];
     for status in statuses {
@@ -33,7 +33,7 @@ pub(crate) async fn finish_twice_is_accepted(engine: &impl Engine) {
     assert!(matches!(node.renew(flight).await, BeatReply::Over));
 }
 
-pub(crate) async fn finish_is_accepted_again_after_the_next_grant(engine: &impl Engine) {
+pub(super) async fn finish_is_accepted_again_after_the_next_grant(engine: &dyn Place) {
     let key = key();
     let mut old = Node::new(engine, key).await;
     let first = old.own(&ask()).await;
@@ -45,7 +45,7 @@ pub(crate) async fn finish_is_accepted_again_after_the_next_grant(engine: &impl 
     new.renewed(second).await;
 }
 
-pub(crate) async fn outcome_stands_against_a_second_one(engine: &impl Engine) {
+pub(super) async fn outcome_stands_against_a_second_one(engine: &dyn Place) {
     let mut node = Node::new(engine, key()).await;
     let flight = node.own(&ask()).await;
     node.finished(&done(flight, "one")).await;
@@ -55,7 +55,7 @@ pub(crate) async fn outcome_stands_against_a_second_one(engine: &impl Engine) {
     assert_eq!(node.fetch().await.as_deref(), Some(&b"one"[..]));
 }
 
-pub(crate) async fn kept_back_record_is_wanted_when_somebody_waits(engine: &impl Engine) {
+pub(super) async fn kept_back_record_is_wanted_when_somebody_waits(engine: &dyn Place) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
@@ -69,7 +69,7 @@ pub(crate) async fn kept_back_record_is_wanted_when_somebody_waits(engine: &impl
     is_done(&follower.look(&ask_after(flight)).await, flight, "answer");
 }
 
-pub(crate) async fn kept_back_record_is_let_go_when_nobody_waits(engine: &impl Engine) {
+pub(super) async fn kept_back_record_is_let_go_when_nobody_waits(engine: &dyn Place) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let ask = ask();
@@ -81,10 +81,10 @@ pub(crate) async fn kept_back_record_is_let_go_when_nobody_waits(engine: &impl E
     assert_eq!(owner.fetch().await, None);
     is_ended(&owner.join(&ask).await, EndStatus::Abandoned);
     let mut other = Node::new(engine, key).await;
-    other.own(&super::ask()).await;
+    other.own(&node::ask()).await;
 }
 
-pub(crate) async fn abandon_is_refused_while_a_waiter_is_live(engine: &impl Engine) {
+pub(super) async fn abandon_is_refused_while_a_waiter_is_live(engine: &dyn Place) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
@@ -101,7 +101,7 @@ pub(crate) async fn abandon_is_refused_while_a_waiter_is_live(engine: &impl Engi
     assert_eq!(owner.abandon(flight).await, Abandoned::Over);
 }
 
-pub(crate) async fn abandon_hands_over_at_once(engine: &impl Engine) {
+pub(super) async fn abandon_hands_over_at_once(engine: &dyn Place) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let ask = ask();
@@ -109,13 +109,13 @@ pub(crate) async fn abandon_hands_over_at_once(engine: &impl Engine) {
     assert_eq!(owner.abandon(flight).await, Abandoned::Over);
     is_ended(&owner.join(&ask).await, EndStatus::Abandoned);
     let mut other = Node::new(engine, key).await;
-    let next = other.own(&super::ask()).await;
+    let next = other.own(&node::ask()).await;
     let lost = Abandoned::Lost(Loss::Superseded { by: next.token });
     assert_eq!(owner.abandon(flight).await, lost);
     other.renewed(next).await;
 }
 
-pub(crate) async fn private_mark_frees_all_and_ends(engine: &impl Engine) {
+pub(super) async fn private_mark_frees_all_and_ends(engine: &dyn Place) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
@@ -145,7 +145,7 @@ pub(crate) async fn private_mark_frees_all_and_ends(engine: &impl Engine) {
     owner.own(&ask()).await;
 }
 
-pub(crate) async fn one_probe_at_a_time_clears_a_private_mark(engine: &impl Engine) {
+pub(super) async fn one_probe_at_a_time_clears_a_private_mark(engine: &dyn Place) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
@@ -185,7 +185,7 @@ pub(crate) async fn one_probe_at_a_time_clears_a_private_mark(engine: &impl Engi
     assert_eq!(owner.finish(&finish).await, Finished::Accepted, "as it was before");
 }
 
-pub(crate) async fn reuse_ends_with_its_window(engine: &impl Engine) {
+pub(super) async fn reuse_ends_with_its_window(engine: &dyn Place) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
@@ -208,7 +208,7 @@ pub(crate) async fn reuse_ends_with_its_window(engine: &impl Engine) {
     owner.own(&ask()).await;
 }
 
-pub(crate) async fn unmarked_answer_is_not_reused(engine: &impl Engine) {
+pub(super) async fn unmarked_answer_is_not_reused(engine: &dyn Place) {
     let mut node = Node::new(engine, key()).await;
     let flight = node.own(&ask()).await;
     node.finished(&Finish { fresh: Duration::ZERO, ..done(flight, "answer") }).await;
@@ -217,7 +217,7 @@ pub(crate) async fn unmarked_answer_is_not_reused(engine: &impl Engine) {
 }
 
 /// The shorter of what the caller asks for and what the answer says of itself counts.
-pub(crate) async fn answer_is_reused_while_it_is_fresh(engine: &impl Engine) {
+pub(super) async fn answer_is_reused_while_it_is_fresh(engine: &dyn Place) {
     let key = key();
     let (mut node, mut other) = (Node::new(engine, key).await, Node::new(engine, key).await);
     let flight = node.own(&ask()).await;
@@ -231,7 +231,7 @@ pub(crate) async fn answer_is_reused_while_it_is_fresh(engine: &impl Engine) {
     other.own(&reuse).await;
 }
 
-pub(crate) async fn answer_is_kept_for_its_time(engine: &impl Engine) {
+pub(super) async fn answer_is_kept_for_its_time(engine: &dyn Place) {
     let mut node = Node::new(engine, key()).await;
     let flight = node.own(&ask()).await;
     let keep = LEASE * 4;
@@ -244,7 +244,7 @@ pub(crate) async fn answer_is_kept_for_its_time(engine: &impl Engine) {
     assert_eq!(node.fetch().await, None);
 }
 
-pub(crate) async fn fetch_reads_the_last_record(engine: &impl Engine) {
+pub(super) async fn fetch_reads_the_last_record(engine: &dyn Place) {
     let key = key();
     let mut node = Node::new(engine, key).await;
     assert_eq!(node.fetch().await, None);
@@ -261,13 +261,13 @@ pub(crate) async fn fetch_reads_the_last_record(engine: &impl Engine) {
     assert_eq!(other.fetch().await.as_deref(), Some(&b"three"[..]));
 }
 
-pub(crate) async fn too_large_answer_is_nobodys(engine: &impl Engine) {
+pub(super) async fn too_large_answer_is_nobodys(engine: &dyn Place) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let ask = ask();
     let flight = owner.own(&ask).await;
     let mut follower = Node::new(engine, key).await;
-    follower.follow(&super::ask(), flight).await;
+    follower.follow(&node::ask(), flight).await;
     owner.finished(&ended(flight, EndStatus::TooLarge)).await;
     let too_large = |pushed: &Pushed| {
         matches!(pushed,
@@ -278,10 +278,10 @@ pub(crate) async fn too_large_answer_is_nobodys(engine: &impl Engine) {
     is_ended(&owner.join(&ask).await, EndStatus::TooLarge);
     // Who waited for it and missed the push runs alone; who did not, owns.
     assert!(matches!(follower.join(&ask_after(flight)).await, Joined::Private { .. }));
-    follower.own(&super::ask()).await;
+    follower.own(&node::ask()).await;
 }
 
-pub(crate) async fn forgotten_flight_publishes_nothing(engine: &impl Engine) {
+pub(super) async fn forgotten_flight_publishes_nothing(engine: &dyn Place) {
     // Heard of before the next flight, and after it began.
     for next_first in [false, true] {
         let key = key();
@@ -311,7 +311,7 @@ pub(crate) async fn forgotten_flight_publishes_nothing(engine: &impl Engine) {
     }
 }
 
-pub(crate) async fn forgotten_answer_is_not_reused(engine: &impl Engine) {
+pub(super) async fn forgotten_answer_is_not_reused(engine: &dyn Place) {
     let mut node = Node::new(engine, key()).await;
     let flight = node.own(&ask()).await;
     node.finished(&done(flight, "answer")).await;
@@ -323,7 +323,7 @@ pub(crate) async fn forgotten_answer_is_not_reused(engine: &impl Engine) {
     Node::new(engine, key()).await.forget().await;
 }
 
-pub(crate) async fn stopped_flight_is_over_for_all(engine: &impl Engine) {
+pub(super) async fn stopped_flight_is_over_for_all(engine: &dyn Place) {
     // Heard of before the next flight, and after it began, or ended.
     for next in 0..3 {
         let key = key();
@@ -380,7 +380,7 @@ pub(crate) async fn stopped_flight_is_over_for_all(engine: &impl Engine) {
     }
 }
 
-pub(crate) async fn stop_touches_nothing_that_has_ended(engine: &impl Engine) {
+pub(super) async fn stop_touches_nothing_that_has_ended(engine: &dyn Place) {
     let mut node = Node::new(engine, key()).await;
     // Where there is nothing, nothing is stopped.
     node.stop().await;

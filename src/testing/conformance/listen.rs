@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use tower_singleflight::{
-    FlightId, FlightRef,
+use super::{
+    Place,
+    node::{LEASE, Node, STEP, ask, ask_after, is_missing, key},
+    pieces::{append, owner, sealed},
+};
+use crate::{
+    id::{FlightId, FlightRef},
     store::{BeatReply, Loss, Pushed},
 };
 
-use super::{
-    Engine, LEASE, Node, STEP, ask, ask_after, is_missing, key,
-    stream::{append, owner, sealed},
-};
-
-pub(crate) async fn owner_hears_who_comes_to_wait(engine: &impl Engine) {
+pub(super) async fn owner_hears_who_comes_to_wait(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     assert_eq!(owner.listened(flight).await, 0);
     owner.not_pushed().await;
@@ -51,7 +51,7 @@ pub(crate) async fn owner_hears_who_comes_to_wait(engine: &impl Engine) {
     owner.not_pushed().await;
 }
 
-pub(crate) async fn listening_counts_those_who_came_before(engine: &impl Engine) {
+pub(super) async fn listening_counts_those_who_came_before(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     let mut other = Node::new(engine, owner.key).await;
     let (one, two) = (ask(), ask());
@@ -67,7 +67,7 @@ pub(crate) async fn listening_counts_those_who_came_before(engine: &impl Engine)
     owner.renewed(flight).await;
 }
 
-pub(crate) async fn nobody_comes_unheard(engine: &impl Engine) {
+pub(super) async fn nobody_comes_unheard(engine: &dyn Place) {
     for _ in 0..20 {
         let (mut owner, flight) = owner(engine).await;
         let mut other = Node::new(engine, owner.key).await;
@@ -83,7 +83,7 @@ pub(crate) async fn nobody_comes_unheard(engine: &impl Engine) {
     }
 }
 
-pub(crate) async fn listening_for_what_is_not_owned(engine: &impl Engine) {
+pub(super) async fn listening_for_what_is_not_owned(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     let stranger = FlightRef { id: FlightId::random(), ..flight };
     let lost = owner.listen(stranger).await;
@@ -95,7 +95,7 @@ pub(crate) async fn listening_for_what_is_not_owned(engine: &impl Engine) {
     is_missing(&nowhere.look(&ask()).await);
 }
 
-pub(crate) async fn deafened_owner_hears_nothing(engine: &impl Engine) {
+pub(super) async fn deafened_owner_hears_nothing(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     owner.session.deafen();
     owner.listened(flight).await;

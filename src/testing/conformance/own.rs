@@ -1,23 +1,25 @@
 //! Who may own, and what an owner that is none any more can do: nothing.
 
-use tower_singleflight::{
-    FlightId, FlightRef,
+use super::{
+    Place,
+    node::{
+        self, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, follows, is_ended, is_lapsed,
+        is_missing, key,
+    },
+};
+use crate::{
+    id::{FlightId, FlightRef},
     store::{Abandoned, BeatReply, EndStatus, Finished, Join, Loss, Pushed},
 };
 
-use super::{
-    Engine, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, follows, is_ended, is_lapsed,
-    is_missing, key,
-};
-
-pub(crate) async fn fresh_caller_is_granted(engine: &impl Engine) {
+pub(super) async fn fresh_caller_is_granted(engine: &dyn Place) {
     let mut node = Node::new(engine, key()).await;
     let flight = node.own(&ask()).await;
     assert!(flight.token > 0);
     assert_eq!(node.renewed(flight).await, 0, "an owner is no waiter");
 }
 
-pub(crate) async fn join_asked_again_is_owned_again(engine: &impl Engine) {
+pub(super) async fn join_asked_again_is_owned_again(engine: &dyn Place) {
     let mut node = Node::new(engine, key()).await;
     let ask = ask();
     let first = node.own(&ask).await;
@@ -28,7 +30,7 @@ pub(crate) async fn join_asked_again_is_owned_again(engine: &impl Engine) {
     assert_eq!(node.renewed(first).await, 0);
 }
 
-pub(crate) async fn late_duplicate_never_owns(engine: &impl Engine) {
+pub(super) async fn late_duplicate_never_owns(engine: &dyn Place) {
     let key = key();
     for how in [EndStatus::Failed, EndStatus::TimedOut, EndStatus::Abandoned] {
         let mut node = Node::new(engine, key).await;
@@ -43,7 +45,7 @@ pub(crate) async fn late_duplicate_never_owns(engine: &impl Engine) {
     }
 }
 
-pub(crate) async fn late_duplicate_of_the_flight_before_never_owns(engine: &impl Engine) {
+pub(super) async fn late_duplicate_of_the_flight_before_never_owns(engine: &dyn Place) {
     let mut node = Node::new(engine, key()).await;
     let (first, second) = (ask(), ask());
     let flight = node.own(&first).await;
@@ -54,7 +56,7 @@ pub(crate) async fn late_duplicate_of_the_flight_before_never_owns(engine: &impl
     is_ended(&node.join(&second).await, EndStatus::Abandoned);
 }
 
-pub(crate) async fn tokens_grow(engine: &impl Engine) {
+pub(super) async fn tokens_grow(engine: &dyn Place) {
     let key = key();
     let mut tokens = Vec::new();
     for round in 0..8 {
@@ -69,13 +71,13 @@ pub(crate) async fn tokens_grow(engine: &impl Engine) {
         }
     }
     // Nothing of the key is left but the token source.
-    engine.elapse(2 * LEASE + super::KEEP).await;
+    engine.elapse(2 * LEASE + node::KEEP).await;
     let mut node = Node::new(engine, key).await;
     tokens.push(node.own(&ask()).await.token);
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
 }
 
-pub(crate) async fn token_is_above_what_the_caller_knows(engine: &impl Engine) {
+pub(super) async fn token_is_above_what_the_caller_knows(engine: &dyn Place) {
     let key = key();
     let mut node = Node::new(engine, key).await;
     let token = node.own(&ask()).await.token;
@@ -89,7 +91,7 @@ pub(crate) async fn token_is_above_what_the_caller_knows(engine: &impl Engine) {
     assert!(node.own(&ask()).await.token > newer.token);
 }
 
-pub(crate) async fn lease_lasts_as_long_as_it_is_renewed(engine: &impl Engine) {
+pub(super) async fn lease_lasts_as_long_as_it_is_renewed(engine: &dyn Place) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
@@ -104,7 +106,7 @@ pub(crate) async fn lease_lasts_as_long_as_it_is_renewed(engine: &impl Engine) {
     other.own(&ask_after(flight)).await;
 }
 
-pub(crate) async fn lease_that_ran_out_is_not_own(engine: &impl Engine) {
+pub(super) async fn lease_that_ran_out_is_not_own(engine: &dyn Place) {
     let mut node = Node::new(engine, key()).await;
     let flight = node.own(&ask()).await;
     engine.elapse(LAPSE).await;
@@ -115,7 +117,7 @@ pub(crate) async fn lease_that_ran_out_is_not_own(engine: &impl Engine) {
     is_lapsed(&node.look(&ask_after(flight)).await);
 }
 
-pub(crate) async fn renew_never_creates(engine: &impl Engine) {
+pub(super) async fn renew_never_creates(engine: &dyn Place) {
     let mut node = Node::new(engine, key()).await;
     let flight = FlightRef { token: 7, id: FlightId::random() };
     for _ in 0..2 {
@@ -130,7 +132,7 @@ pub(crate) async fn renew_never_creates(engine: &impl Engine) {
     node.own(&ask()).await;
 }
 
-pub(crate) async fn superseded_owner_publishes_nothing(engine: &impl Engine) {
+pub(super) async fn superseded_owner_publishes_nothing(engine: &dyn Place) {
     let key = key();
     let mut old = Node::new(engine, key).await;
     let first = old.own(&ask()).await;
@@ -154,7 +156,7 @@ pub(crate) async fn superseded_owner_publishes_nothing(engine: &impl Engine) {
     assert_eq!(new.fetch().await.as_deref(), Some(&b"new"[..]));
 }
 
-pub(crate) async fn superseded_owner_releases_nothing(engine: &impl Engine) {
+pub(super) async fn superseded_owner_releases_nothing(engine: &dyn Place) {
     let key = key();
     let mut old = Node::new(engine, key).await;
     let first = old.own(&ask()).await;
@@ -166,7 +168,7 @@ pub(crate) async fn superseded_owner_releases_nothing(engine: &impl Engine) {
     new.renewed(second).await;
 }
 
-pub(crate) async fn other_flight_id_with_the_same_token_changes_nothing(engine: &impl Engine) {
+pub(super) async fn other_flight_id_with_the_same_token_changes_nothing(engine: &dyn Place) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
@@ -185,7 +187,7 @@ pub(crate) async fn other_flight_id_with_the_same_token_changes_nothing(engine: 
     assert_eq!(owner.finish(&done(flight, "answer")).await, Finished::Accepted);
 }
 
-pub(crate) async fn release_hands_over_at_once(engine: &impl Engine) {
+pub(super) async fn release_hands_over_at_once(engine: &dyn Place) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let mut other = Node::new(engine, key).await;
@@ -199,13 +201,13 @@ pub(crate) async fn release_hands_over_at_once(engine: &impl Engine) {
     }
 }
 
-pub(crate) async fn release_frees_a_lease_that_ran_out_too(engine: &impl Engine) {
+pub(super) async fn release_frees_a_lease_that_ran_out_too(engine: &dyn Place) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let ask = ask();
     let flight = owner.own(&ask).await;
     let mut other = Node::new(engine, key).await;
-    other.follow(&super::ask(), flight).await;
+    other.follow(&node::ask(), flight).await;
     engine.elapse(LAPSE).await;
     owner.release(flight.id, Some(flight.token)).await;
     let released =
@@ -214,17 +216,17 @@ pub(crate) async fn release_frees_a_lease_that_ran_out_too(engine: &impl Engine)
     is_ended(&owner.join(&ask).await, EndStatus::Abandoned);
 }
 
-pub(crate) async fn release_of_an_ended_flight_changes_nothing(engine: &impl Engine) {
+pub(super) async fn release_of_an_ended_flight_changes_nothing(engine: &dyn Place) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
     owner.finished(&done(flight, "answer")).await;
     owner.release(flight.id, Some(flight.token)).await;
     let joined = owner.look(&ask_after(flight)).await;
-    super::is_done(&joined, flight, "answer");
+    node::is_done(&joined, flight, "answer");
 }
 
-pub(crate) async fn keys_are_apart(engine: &impl Engine) {
+pub(super) async fn keys_are_apart(engine: &dyn Place) {
     let mut one = Node::new(engine, key()).await;
     let mut two = Node::new(engine, key()).await;
     let ask = ask();
@@ -232,5 +234,5 @@ pub(crate) async fn keys_are_apart(engine: &impl Engine) {
     let second = two.own(&ask).await;
     one.release(first.id, None).await;
     two.renewed(second).await;
-    follows(&two.join(&super::ask()).await, second);
+    follows(&two.join(&node::ask()).await, second);
 }

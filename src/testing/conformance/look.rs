@@ -2,23 +2,27 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    future::poll_fn,
+    pin::Pin,
+    task::Poll,
     time::Duration,
 };
 
-use futures_util::FutureExt;
-use tower_singleflight::{
-    KeyDigest, TraceParent,
-    store::{Badge, EndStatus, Joined, KeyStatus, KeyView, Store},
-};
-
 use super::{
-    Engine, KEEP, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, key, stream::append,
+    Place,
+    node::{KEEP, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, key},
+    pieces::append,
+};
+use crate::{
+    id::KeyDigest,
+    store::{Badge, EndStatus, Join, Joined, KeyStatus, KeyView, Store},
+    trace::TraceParent,
 };
 
 /// What a clock of the server and one of the test may be apart.
 const APART: Duration = Duration::from_millis(20);
 
-pub(crate) async fn view_of_a_running_flight(engine: &impl Engine) {
+pub(super) async fn view_of_a_running_flight(engine: &dyn Place) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     assert_eq!(owner.view().await, None);
@@ -60,7 +64,7 @@ pub(crate) async fn view_of_a_running_flight(engine: &impl Engine) {
     assert!(view.age < STEP, "{view:?}");
 }
 
-pub(crate) async fn followers_hear_where_the_owner_is_in_its_trace(engine: &impl Engine) {
+pub(super) async fn followers_hear_where_the_owner_is_in_its_trace(engine: &dyn Place) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let mut badge = Badge::new("4711@host");
@@ -74,7 +78,7 @@ pub(crate) async fn followers_hear_where_the_owner_is_in_its_trace(engine: &impl
     }
 }
 
-pub(crate) async fn view_of_what_has_ended(engine: &impl Engine) {
+pub(super) async fn view_of_what_has_ended(engine: &dyn Place) {
     let view = async |end: EndStatus| {
         let mut node = Node::new(engine, key()).await;
         let flight = node.own(&ask()).await;
@@ -111,7 +115,7 @@ pub(crate) async fn view_of_what_has_ended(engine: &impl Engine) {
     assert!(private.mark_left <= Some(KEEP) && private.mark_left > Some(KEEP - STEP));
 }
 
-pub(crate) async fn look_from_outside_changes_nothing(engine: &impl Engine) {
+pub(super) async fn look_from_outside_changes_nothing(engine: &dyn Place) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
@@ -129,7 +133,7 @@ pub(crate) async fn look_from_outside_changes_nothing(engine: &impl Engine) {
 }
 
 /// All keys of a store, page by page.
-pub(crate) async fn scanned(store: &dyn Store) -> HashMap<KeyDigest, KeyView> {
+pub(super) async fn scanned(store: &dyn Store) -> HashMap<KeyDigest, KeyView> {
     let (mut scan, mut found) = (store.scan(), HashMap::new());
     while let Some(page) = scan.next().await.expect("a page") {
         assert!(page.keys.len() <= 100, "{}", page.keys.len());
@@ -139,14 +143,23 @@ pub(crate) async fn scanned(store: &dyn Store) -> HashMap<KeyDigest, KeyView> {
     found
 }
 
-pub(crate) async fn scan_finds_all_keys(engine: &impl Engine) {
+/// What a future has at once; else it is dropped.
+async fn polled_once<T>(mut future: impl Future<Output = T> + Unpin) -> Option<T> {
+    poll_fn(|cx| match Pin::new(&mut future).poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+pub(super) async fn scan_finds_all_keys(engine: &dyn Place) {
     let store = engine.node().await;
     let mut keys = Vec::new();
     for n in 0..150 {
         let key = key();
         let (mut session, ask) = (store.session(key), ask());
         session.introduce(Badge::new("scanned"));
-        session.join(super::Join { lease: LEASE * 8, ..ask }).await.expect("a grant");
+        session.join(Join { lease: LEASE * 8, ..ask }).await.expect("a grant");
         if n % 3 == 0 {
             session.stop().await.expect("stopped");
         }
@@ -160,7 +173,7 @@ pub(crate) async fn scan_finds_all_keys(engine: &impl Engine) {
     // Dropped before its page is there, a step is done again.
     let (mut scan, mut pages) = (store.scan(), HashSet::new());
     loop {
-        let page = match scan.next().now_or_never() {
+        let page = match polled_once(scan.next()).await {
             Some(page) => page,
             None => scan.next().await,
         };

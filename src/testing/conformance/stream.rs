@@ -2,138 +2,21 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use tower_singleflight::{
-    FlightId, FlightRef,
+use super::{
+    Place,
+    node::{KEEP, LAPSE, LEASE, Node, STEP, ask, ask_after, done, is_done, is_missing, key},
+    pieces::{append, bytes, end, is_alone, is_streamed, owner, seal, sealed},
+};
+use crate::{
+    id::{FlightId, FlightRef},
     store::{
-        Append, Appended, BeatReply, EndStatus, Finish, Finished, Join, Joined, Loss, Pieces,
-        Pushed, Seal, StreamEnd,
+        Append, Appended, EndStatus, Finish, Finished, Join, Joined, Loss, Pieces, Pushed,
+        StreamEnd,
     },
 };
+use bytes::Bytes;
 
-use super::{
-    Engine, KEEP, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, is_done, is_missing, key,
-};
-
-impl Node {
-    pub(super) async fn append(&mut self, append: &Append) -> Appended {
-        self.session.append(append.clone()).await.expect("append")
-    }
-
-    /// Appends, and must be accepted.
-    pub(super) async fn appended(&mut self, append: &Append) {
-        let next = append.first + append.pieces.len() as u64;
-        assert_eq!(self.append(append).await, Appended::Accepted { next });
-    }
-
-    pub(super) async fn read(&mut self, flight: FlightRef, from: u64) -> Pieces {
-        self.session.read(flight, from).await.expect("read")
-    }
-
-    /// Reads all pieces there are, from one on, and the end.
-    pub(super) async fn read_all(
-        &mut self,
-        flight: FlightRef,
-        from: u64,
-    ) -> (Vec<Bytes>, Option<StreamEnd>) {
-        let mut all = Vec::new();
-        loop {
-            let next = from + all.len() as u64;
-            let Pieces { first, pieces, end } = self.read(flight, next).await;
-            assert_eq!(first, next, "no hole");
-            if end.is_some() || pieces.is_empty() {
-                all.extend(pieces);
-                return (all, end);
-            }
-            all.extend(pieces);
-        }
-    }
-
-    pub(super) async fn listen(&mut self, flight: FlightRef) -> BeatReply {
-        self.session.listen(flight, LEASE).await.expect("listen")
-    }
-
-    /// Listens, and must still own; how many wait.
-    pub(super) async fn listened(&mut self, flight: FlightRef) -> u32 {
-        match self.listen(flight).await {
-            BeatReply::Renewed { waiters } => waiters,
-            other => panic!("not Renewed: {other:?}"),
-        }
-    }
-
-    /// Joins afresh, and must follow a flight that has so many pieces.
-    pub(super) async fn follows_with(&mut self, owner: FlightRef, count: u64) {
-        match self.join(&ask()).await {
-            Joined::Follow { flight, pieces, .. } if flight == owner => assert_eq!(pieces, count),
-            other => panic!("not Follow of {owner:?}: {other:?}"),
-        }
-    }
-
-    /// Somebody must have come to wait for this flight.
-    pub(super) async fn watched(&mut self, of: FlightRef) {
-        let pushed = self.pushed().await;
-        assert!(matches!(pushed, Pushed::Watched { flight } if flight == of), "{pushed:?}");
-    }
-
-    /// The next push must be of a piece: its number, and the piece.
-    pub(super) async fn pushed_piece(&mut self, of: FlightRef) -> (u64, Option<Bytes>) {
-        match self.pushed().await {
-            Pushed::Piece { flight, index, piece } if flight == of => (index, piece),
-            other => panic!("not a piece of {of:?}: {other:?}"),
-        }
-    }
-}
-
-pub(super) fn append(flight: FlightRef, first: u64, pieces: &[&'static str]) -> Append {
-    let pieces = bytes(pieces);
-    Append { flight, first, pieces, kept_from: 0, keep: KEEP, inline: false, to_come: 0 }
-}
-
-pub(super) fn bytes(pieces: &[&'static str]) -> Vec<Bytes> {
-    pieces.iter().map(|piece| Bytes::from_static(piece.as_bytes())).collect()
-}
-
-pub(super) fn seal(pieces: u64) -> Seal {
-    Seal { pieces, proof: Bytes::from_static(b"\0proof\xff") }
-}
-
-/// An end with this many pieces that fresh callers may have.
-pub(super) fn sealed(flight: FlightRef, pieces: u64) -> Finish {
-    let seal = Some(seal(pieces));
-    Finish { seal, fresh: Duration::MAX, ..ended(flight, EndStatus::Done) }
-}
-
-pub(super) fn end(pieces: u64) -> Option<StreamEnd> {
-    Some(StreamEnd { status: EndStatus::Done, seal: Some(seal(pieces)) })
-}
-
-/// Must be this flight's end, with its stream; whether it was reused.
-#[track_caller]
-pub(super) fn is_streamed(joined: &Joined, of: FlightRef) -> bool {
-    match joined {
-        Joined::Done { flight, streamed: true, record: None, age } if *flight == of => {
-            age.is_some()
-        }
-        other => panic!("not Done of {of:?}: {other:?}"),
-    }
-}
-
-#[track_caller]
-pub(super) fn is_alone(joined: &Joined) {
-    assert!(
-        matches!(joined, Joined::Private { left } if left.is_zero()),
-        "not sent off alone: {joined:?}"
-    );
-}
-
-/// An owner, and its flight.
-pub(super) async fn owner(engine: &impl Engine) -> (Node, FlightRef) {
-    let mut node = Node::new(engine, key()).await;
-    let flight = node.own(&ask()).await;
-    (node, flight)
-}
-
-pub(crate) async fn pieces_are_read_in_order(engine: &impl Engine) {
+pub(super) async fn pieces_are_read_in_order(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     let mut other = Node::new(engine, owner.key).await;
     assert_eq!(other.read(flight, 0).await, Pieces::default());
@@ -149,7 +32,7 @@ pub(crate) async fn pieces_are_read_in_order(engine: &impl Engine) {
     assert_eq!(other.fetch().await, None);
 }
 
-pub(crate) async fn pieces_are_read_in_goes(engine: &impl Engine) {
+pub(super) async fn pieces_are_read_in_goes(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     let all: Vec<Bytes> = (0..300).map(|n| Bytes::from(format!("piece {n}"))).collect();
     for (n, pieces) in all.chunks(100).enumerate() {
@@ -169,7 +52,7 @@ pub(crate) async fn pieces_are_read_in_goes(engine: &impl Engine) {
     }
 }
 
-pub(crate) async fn pieces_sent_again_are_there_once(engine: &impl Engine) {
+pub(super) async fn pieces_sent_again_are_there_once(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     for _ in 0..3 {
         owner.appended(&append(flight, 0, &["a", "b"])).await;
@@ -183,7 +66,7 @@ pub(crate) async fn pieces_sent_again_are_there_once(engine: &impl Engine) {
     assert_eq!(owner.read_all(flight, 0).await, (bytes(&["a", "b", "c"]), None));
 }
 
-pub(crate) async fn pieces_past_the_next_are_refused(engine: &impl Engine) {
+pub(super) async fn pieces_past_the_next_are_refused(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     assert_eq!(owner.append(&append(flight, 1, &["b"])).await, Appended::Gap { next: 0 });
     owner.appended(&append(flight, 0, &["a", "b"])).await;
@@ -195,7 +78,7 @@ pub(crate) async fn pieces_past_the_next_are_refused(engine: &impl Engine) {
     owner.appended(&append(flight, 2, &["c", "d"])).await;
 }
 
-pub(crate) async fn ended_flight_takes_no_pieces(engine: &impl Engine) {
+pub(super) async fn ended_flight_takes_no_pieces(engine: &dyn Place) {
     let statuses = [EndStatus::Done, EndStatus::Failed, EndStatus::TimedOut, EndStatus::Private];
     for status in statuses {
         let (mut owner, flight) = owner(engine).await;
@@ -216,7 +99,7 @@ pub(crate) async fn ended_flight_takes_no_pieces(engine: &impl Engine) {
     assert_eq!(owner.read(next, 0).await, Pieces::default());
 }
 
-pub(crate) async fn only_the_owner_adds_pieces(engine: &impl Engine) {
+pub(super) async fn only_the_owner_adds_pieces(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     owner.appended(&append(flight, 0, &["a"])).await;
     let own = Loss::Superseded { by: flight.token };
@@ -243,7 +126,7 @@ pub(crate) async fn only_the_owner_adds_pieces(engine: &impl Engine) {
     assert_eq!(other.read_all(next, 0).await, (bytes(&["n"]), None));
 }
 
-pub(crate) async fn forgotten_flight_takes_no_pieces(engine: &impl Engine) {
+pub(super) async fn forgotten_flight_takes_no_pieces(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     owner.appended(&append(flight, 0, &["a"])).await;
     let mut other = Node::new(engine, owner.key).await;
@@ -255,7 +138,7 @@ pub(crate) async fn forgotten_flight_takes_no_pieces(engine: &impl Engine) {
     assert_eq!(owner.finish(&sealed(flight, 1)).await, Finished::Lost(Loss::Forgotten));
 }
 
-pub(crate) async fn missing_flight_takes_no_pieces(engine: &impl Engine) {
+pub(super) async fn missing_flight_takes_no_pieces(engine: &dyn Place) {
     let mut node = Node::new(engine, key()).await;
     let flight = FlightRef { token: 7, id: FlightId::random() };
     for first in 0..2 {
@@ -266,7 +149,7 @@ pub(crate) async fn missing_flight_takes_no_pieces(engine: &impl Engine) {
     is_missing(&node.look(&ask()).await);
 }
 
-pub(crate) async fn trimmed_pieces_are_not_read(engine: &impl Engine) {
+pub(super) async fn trimmed_pieces_are_not_read(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     owner.appended(&append(flight, 0, &["a", "b", "c"])).await;
     owner.appended(&Append { kept_from: 2, ..append(flight, 3, &["d"]) }).await;
@@ -287,7 +170,7 @@ pub(crate) async fn trimmed_pieces_are_not_read(engine: &impl Engine) {
     assert_eq!(read, Pieces { first: 5, pieces: bytes(&["f"]), end: end(6) });
 }
 
-pub(crate) async fn trimmed_stream_is_for_those_who_know_it(engine: &impl Engine) {
+pub(super) async fn trimmed_stream_is_for_those_who_know_it(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     let mut first = Node::new(engine, owner.key).await;
     let wait = ask();
@@ -309,7 +192,7 @@ pub(crate) async fn trimmed_stream_is_for_those_who_know_it(engine: &impl Engine
     late.own(&Join { reuse: KEEP, ..ask() }).await;
 }
 
-pub(crate) async fn next_flight_begins_without_pieces(engine: &impl Engine) {
+pub(super) async fn next_flight_begins_without_pieces(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     owner.appended(&Append { kept_from: 1, ..append(flight, 0, &["a", "b"]) }).await;
     owner.release(flight.id, None).await;
@@ -323,7 +206,7 @@ pub(crate) async fn next_flight_begins_without_pieces(engine: &impl Engine) {
     is_done(&follower.look(&ask_after(next)).await, next, "a record after all");
 }
 
-pub(crate) async fn followers_hear_how_many_pieces_there_are(engine: &impl Engine) {
+pub(super) async fn followers_hear_how_many_pieces_there_are(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     let mut follower = Node::new(engine, owner.key).await;
     follower.follows_with(flight, 0).await;
@@ -336,7 +219,7 @@ pub(crate) async fn followers_hear_how_many_pieces_there_are(engine: &impl Engin
     }
 }
 
-pub(crate) async fn pieces_are_pushed(engine: &impl Engine) {
+pub(super) async fn pieces_are_pushed(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     let mut follower = Node::new(engine, owner.key).await;
     follower.follow(&ask(), flight).await;
@@ -361,7 +244,7 @@ pub(crate) async fn pieces_are_pushed(engine: &impl Engine) {
     assert_eq!(follower.pushed_piece(flight).await, (5, f));
 }
 
-pub(crate) async fn pieces_are_pushed_in_order_and_before_the_end(engine: &impl Engine) {
+pub(super) async fn pieces_are_pushed_in_order_and_before_the_end(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     let mut follower = Node::new(engine, owner.key).await;
     follower.follow(&ask(), flight).await;
@@ -380,7 +263,7 @@ pub(crate) async fn pieces_are_pushed_in_order_and_before_the_end(engine: &impl 
     }
 }
 
-pub(crate) async fn stream_lasts_as_long_as_its_lease(engine: &impl Engine) {
+pub(super) async fn stream_lasts_as_long_as_its_lease(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     owner.appended(&Append { keep: STEP, ..append(flight, 0, &["a"]) }).await;
     for _ in 0..4 {
@@ -393,7 +276,7 @@ pub(crate) async fn stream_lasts_as_long_as_its_lease(engine: &impl Engine) {
     assert_eq!(owner.read_all(flight, 0).await, (bytes(&["a", "b"]), None));
 }
 
-pub(crate) async fn stream_that_is_gone_is_sent_again(engine: &impl Engine) {
+pub(super) async fn stream_that_is_gone_is_sent_again(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     let keep = Duration::from_millis(50);
     owner.appended(&Append { keep, kept_from: 1, ..append(flight, 0, &["a", "b"]) }).await;

@@ -1,43 +1,17 @@
-//! The store protocol as tests: one for each rule, for every engine.
-//!
-//! A store is held to them in a file of its own:
-//!
-//! ```ignore
-//! mod conformance;
-//!
-//! struct MyEngine { /* a server of the test's own */ }
-//! impl conformance::Engine for MyEngine { /* async fn node, async fn elapse */ }
-//!
-//! conformance::conformance!((), MyEngine::start().await);
-//! ```
-//!
-//! The first argument is what `#[tokio::test]` gets, the second makes the engine of
-//! one test; it may await. [`all`] holds one engine to all rules in one test.
+//! One simulated process at one key, and what it asks for.
 
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use tower_singleflight::{
-    FlightId, FlightRef, KeyDigest, WaiterId,
+
+use super::Place;
+use crate::{
+    id::{FlightId, FlightRef, KeyDigest, WaiterId},
     store::{
         Abandoned, Badge, Beat, BeatReply, EndStatus, Finish, Finished, Heartbeat, Held, Join,
         Joined, KeyView, Pushed, Session, Store,
     },
 };
-
-pub(crate) mod chain;
-pub(crate) mod end;
-pub(crate) mod follow;
-pub(crate) mod held;
-pub(crate) mod listen;
-pub(crate) mod look;
-pub(crate) mod own;
-pub(crate) mod seal;
-pub(crate) mod stream;
-mod suite;
-
-#[allow(unused_imports, reason = "each engine goes its own way")]
-pub(crate) use self::suite::{all, conformance, each_a_test, in_a_row, rules};
 
 /// The lease of all tests. A step that must come inside it leaves 200 ms for slow
 /// machines.
@@ -48,20 +22,6 @@ pub(crate) const LAPSE: Duration = Duration::from_millis(600);
 pub(crate) const STEP: Duration = Duration::from_millis(250);
 /// How long ends are kept.
 pub(crate) const KEEP: Duration = Duration::from_secs(3);
-
-/// One place where nodes meet, for one test.
-pub(crate) trait Engine: Send + Sync {
-    /// A store of a process of its own; all meet in the same data.
-    fn node(&self) -> impl Future<Output = Arc<dyn Store>> + Send;
-
-    /// Lets time pass, for the nodes and for the data.
-    fn elapse(&self, time: Duration) -> impl Future<Output = ()> + Send;
-
-    /// Whether nodes are told what happens, and need not look.
-    fn pushes(&self) -> bool {
-        true
-    }
-}
 
 /// A key that no other test uses.
 pub(crate) fn key() -> KeyDigest {
@@ -91,15 +51,15 @@ pub(crate) fn ask_after(flight: FlightRef) -> Join {
 
 /// One driver of one process, with the process's keeper.
 pub(crate) struct Node {
-    key: KeyDigest,
-    pub(crate) store: Arc<dyn Store>,
-    session: Box<dyn Session>,
+    pub(super) key: KeyDigest,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) session: Box<dyn Session>,
     keeper: Box<dyn Heartbeat>,
     pushes: bool,
 }
 
 impl Node {
-    pub(crate) async fn new(engine: &impl Engine, key: KeyDigest) -> Self {
+    pub(crate) async fn new(engine: &dyn Place, key: KeyDigest) -> Self {
         let store = engine.node().await;
         let (session, keeper) = (store.session(key), store.heartbeat());
         Self { key, store, session, keeper, pushes: engine.pushes() }

@@ -1,16 +1,28 @@
-//! The rules, and the two ways to hold an engine to them.
-
-use std::panic::AssertUnwindSafe;
-
-use futures_util::{FutureExt, StreamExt, future::BoxFuture};
-
-use super::{Engine, chain, end, follow, held, listen, look, own, seal, stream};
-
-/// All rules. Those that are `pushed` are about pushes alone.
-macro_rules! rules {
-    ($then:ident $args:tt) => {
-        $crate::conformance::$then! { $args
-            own {
+/// Writes a test for each [rule](crate::testing::conformance::Rule::ALL) of the store
+/// protocol: see [`testing::conformance`](crate::testing::conformance).
+///
+/// What goes in is the attributes of each test, and an expression that makes the
+/// [engine](crate::testing::conformance::Engine) of one; it may await. A test is called
+/// what its rule is called.
+///
+/// ```
+/// use tower_singleflight::MemoryStore;
+///
+/// tower_singleflight::conformance_tests! {
+///     #[tokio::test(start_paused = true)]
+///     {
+///         let store = MemoryStore::new();
+///         move || std::future::ready(store.clone())
+///     }
+/// }
+/// ```
+#[macro_export]
+#[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
+macro_rules! conformance_tests {
+    // All rules, for a macro; in brackets what a store must be able to, beside all else.
+    (@rules [$($then:tt)*] $given:tt) => {
+        $($then)*! { @each $given
+            own (any) {
                 fresh_caller_is_granted
                 join_asked_again_is_owned_again
                 late_duplicate_never_owns
@@ -28,7 +40,7 @@ macro_rules! rules {
                 release_of_an_ended_flight_changes_nothing
                 keys_are_apart
             }
-            end {
+            end (any) {
                 finish_twice_is_accepted
                 finish_is_accepted_again_after_the_next_grant
                 outcome_stands_against_a_second_one
@@ -49,7 +61,7 @@ macro_rules! rules {
                 stopped_flight_is_over_for_all
                 stop_touches_nothing_that_has_ended
             }
-            follow {
+            follow (any) {
                 rank_counts_those_who_joined_before
                 waiter_mark_runs_out
                 watch_keeps_the_mark
@@ -62,7 +74,7 @@ macro_rules! rules {
                 follower_never_gets_older_outcome
                 owner_of_lost_data_is_told_so
             }
-            chain {
+            chain (any) {
                 two_failed_runs_end_the_chain
                 timeouts_count_as_failed_runs
                 release_of_a_timed_out_run_counts_as_failed
@@ -72,7 +84,7 @@ macro_rules! rules {
                 released_owners_are_not_lost_ones
                 losses_and_failures_are_counted_apart
             }
-            stream {
+            stream (any) {
                 pieces_are_read_in_order
                 pieces_are_read_in_goes
                 pieces_sent_again_are_there_once
@@ -88,7 +100,7 @@ macro_rules! rules {
                 stream_lasts_as_long_as_its_lease
                 stream_that_is_gone_is_sent_again
             }
-            seal {
+            seal (any) {
                 sealed_end_wants_all_pieces
                 failed_stream_is_sealed_too
                 end_without_a_seal_ends_the_stream
@@ -98,18 +110,18 @@ macro_rules! rules {
                 record_and_stream_do_not_mix
                 stream_is_kept_for_its_time
             }
-            listen {
+            listen (any) {
                 listening_counts_those_who_came_before
                 listening_for_what_is_not_owned
             }
-            look {
+            look (told) {
                 view_of_a_running_flight
                 followers_hear_where_the_owner_is_in_its_trace
                 view_of_what_has_ended
                 look_from_outside_changes_nothing
                 scan_finds_all_keys
             }
-            follow pushed {
+            follow (pushed) {
                 follower_gets_push_with_record
                 push_between_join_and_wait_is_kept
                 push_outlives_a_wait_that_was_dropped
@@ -117,16 +129,16 @@ macro_rules! rules {
                 release_is_pushed
                 failure_is_pushed
             }
-            stream pushed {
+            stream (pushed) {
                 pieces_are_pushed
                 pieces_are_pushed_in_order_and_before_the_end
             }
-            listen pushed {
+            listen (pushed) {
                 owner_hears_who_comes_to_wait
                 nobody_comes_unheard
                 deafened_owner_hears_nothing
             }
-            held pushed {
+            held (held) {
                 answer_is_held_as_old_as_it_is
                 what_no_fresh_caller_gets_is_not_held
                 forgotten_answer_is_held_no_longer
@@ -135,50 +147,20 @@ macro_rules! rules {
             }
         }
     };
-}
-
-/// Makes a `#[tokio::test]` of each rule for one engine.
-macro_rules! conformance {
-    ($args:tt, $engine:expr) => {
-        $crate::conformance::rules! { each_a_test ($args $engine) }
+    (@each $given:tt $($group:ident ($needs:ident) { $($rule:ident)* })*) => {
+        $($($crate::conformance_tests! { @one $given $rule })*)*
     };
-}
-
-macro_rules! each_a_test {
-    ($given:tt $($group:ident $($kind:ident)? { $($rule:ident)* })*) => {
-        $($($crate::conformance::each_a_test! { @ $given $group $rule })*)*
-    };
-    (@ (($($args:tt)*) $engine:expr) $group:ident $rule:ident) => {
-        #[tokio::test($($args)*)]
+    (@one ([$($attributes:tt)*] $engine:expr) $rule:ident) => {
+        $($attributes)*
         async fn $rule() {
             let engine = $engine;
-            $crate::conformance::$group::$rule(&engine).await;
+            let rule = $crate::testing::conformance::Rule::named(stringify!($rule));
+            rule.expect("a rule").check(&engine).await;
         }
     };
-}
-
-macro_rules! in_a_row {
-    (($engine:ident) $($group:ident $($kind:ident)? { $($rule:ident)* })*) => {{
-        let mut all: Vec<(&str, bool, BoxFuture<'_, ()>)> = Vec::new();
-        $(
-            let pushed = !concat!($(stringify!($kind))?).is_empty();
-            $(all.push((stringify!($rule), pushed, $group::$rule($engine).boxed()));)*
-        )*
-        all
-    }};
-}
-pub(crate) use {conformance, each_a_test, in_a_row, rules};
-
-/// Holds one engine to all rules, so many at a time, which are few enough that none of
-/// them is late; panics with the names of those that it broke.
-#[allow(dead_code, reason = "the memory store has a test for each")]
-pub(crate) async fn all(engine: &impl Engine, at_a_time: usize) {
-    let rules = rules!(in_a_row(engine)).into_iter();
-    let apply = rules.filter(|(_, pushed, _)| engine.pushes() || !pushed);
-    let held =
-        apply.map(async |(name, _, rule)| (name, AssertUnwindSafe(rule).catch_unwind().await));
-    let held: Vec<_> = futures_util::stream::iter(held).buffer_unordered(at_a_time).collect().await;
-    let broken: Vec<&str> =
-        held.iter().filter(|(_, held)| held.is_err()).map(|(name, _)| *name).collect();
-    assert!(broken.is_empty(), "broken: {broken:?}");
+    ($(#[$attribute:meta])+ $engine:expr $(,)?) => {
+        $crate::conformance_tests! {
+            @rules [$crate::conformance_tests] ([$(#[$attribute])+] $engine)
+        }
+    };
 }

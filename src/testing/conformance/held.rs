@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
-use tower_singleflight::{
-    FlightRef, KeyDigest,
+use super::{
+    Place,
+    node::{KEEP, Node, STEP, ask, done, ended, is_done, key},
+};
+use crate::{
+    id::{FlightRef, KeyDigest},
     store::{EndStatus, Finish, Held, Join},
 };
-
-use super::{Engine, KEEP, Node, STEP, ask, done, ended, is_done, key};
 
 /// Longer than a test takes: nothing is over by silence alone.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// An owner whose push connection is there, and its flight's answer.
-async fn owner(engine: &impl Engine, key: KeyDigest) -> (Node, FlightRef) {
+async fn owner(engine: &dyn Place, key: KeyDigest) -> (Node, FlightRef) {
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
     owner.finished(&done(flight, "answer")).await;
@@ -34,7 +36,7 @@ async fn falls(held: &Held) {
     tokio::time::timeout(Duration::from_secs(2), fallen).await.expect("word of the change");
 }
 
-pub(crate) async fn answer_is_held_as_old_as_it_is(engine: &impl Engine) {
+pub(super) async fn answer_is_held_as_old_as_it_is(engine: &dyn Place) {
     let key = key();
     let (mut owner, flight) = owner(engine, key).await;
     engine.elapse(STEP).await;
@@ -49,7 +51,7 @@ pub(crate) async fn answer_is_held_as_old_as_it_is(engine: &impl Engine) {
     }
 }
 
-pub(crate) async fn what_no_fresh_caller_gets_is_not_held(engine: &impl Engine) {
+pub(super) async fn what_no_fresh_caller_gets_is_not_held(engine: &dyn Place) {
     let mut node = Node::new(engine, key()).await;
     let flight = node.own(&ask()).await;
     assert!(node.hold(flight, SILENCE).await.is_none(), "it runs");
@@ -71,7 +73,7 @@ pub(crate) async fn what_no_fresh_caller_gets_is_not_held(engine: &impl Engine) 
     assert!(node.hold(flight, SILENCE).await.is_none(), "it is too old");
 }
 
-pub(crate) async fn forgotten_answer_is_held_no_longer(engine: &impl Engine) {
+pub(super) async fn forgotten_answer_is_held_no_longer(engine: &dyn Place) {
     let key = key();
     let (mut owner, flight) = owner(engine, key).await;
     let mut other = Node::new(engine, key).await;
@@ -83,7 +85,7 @@ pub(crate) async fn forgotten_answer_is_held_no_longer(engine: &impl Engine) {
     assert!(owner.hold(flight, SILENCE).await.is_none());
 }
 
-pub(crate) async fn answer_is_held_until_the_next_flight(engine: &impl Engine) {
+pub(super) async fn answer_is_held_until_the_next_flight(engine: &dyn Place) {
     let key = key();
     let (mut owner, flight) = owner(engine, key).await;
     let held = held(&mut owner, flight).await;
@@ -96,7 +98,7 @@ pub(crate) async fn answer_is_held_until_the_next_flight(engine: &impl Engine) {
     assert!(owner.hold(next, SILENCE).await.is_some());
 }
 
-pub(crate) async fn stop_leaves_what_is_held(engine: &impl Engine) {
+pub(super) async fn stop_leaves_what_is_held(engine: &dyn Place) {
     let key = key();
     let (mut owner, flight) = owner(engine, key).await;
     let held = held(&mut owner, flight).await;

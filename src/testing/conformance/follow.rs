@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
-use tower_singleflight::{
-    FlightRef,
+use super::{
+    Place,
+    node::{
+        LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, follows, is_done, is_lapsed,
+        is_missing, key,
+    },
+};
+use crate::{
+    id::{FlightId, FlightRef},
     store::{BeatReply, EndStatus, Finished, Join, Loss, Pushed},
 };
 
-use super::{
-    Engine, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, follows, is_done, is_lapsed,
-    is_missing, key,
-};
-
-async fn pair(engine: &impl Engine) -> (Node, FlightRef, Node, Join) {
+async fn pair(engine: &dyn Place) -> (Node, FlightRef, Node, Join) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
@@ -31,7 +33,7 @@ fn is_end(pushed: &Pushed, of: FlightRef, how: EndStatus, text: Option<&str>) {
     }
 }
 
-pub(crate) async fn follower_gets_push_with_record(engine: &impl Engine) {
+pub(super) async fn follower_gets_push_with_record(engine: &dyn Place) {
     let (mut owner, flight, mut follower, _) = pair(engine).await;
     let wait = async {
         is_end(&follower.pushed().await, flight, EndStatus::Done, Some("answer"));
@@ -44,14 +46,14 @@ pub(crate) async fn follower_gets_push_with_record(engine: &impl Engine) {
     follower.not_pushed().await;
 }
 
-pub(crate) async fn push_between_join_and_wait_is_kept(engine: &impl Engine) {
+pub(super) async fn push_between_join_and_wait_is_kept(engine: &dyn Place) {
     let (mut owner, flight, mut follower, _) = pair(engine).await;
     owner.finished(&done(flight, "answer")).await;
     engine.elapse(Duration::from_millis(50)).await;
     is_end(&follower.pushed().await, flight, EndStatus::Done, Some("answer"));
 }
 
-pub(crate) async fn push_outlives_a_wait_that_was_dropped(engine: &impl Engine) {
+pub(super) async fn push_outlives_a_wait_that_was_dropped(engine: &dyn Place) {
     let (mut owner, flight, mut follower, _) = pair(engine).await;
     for _ in 0..3 {
         follower.not_pushed().await;
@@ -61,7 +63,7 @@ pub(crate) async fn push_outlives_a_wait_that_was_dropped(engine: &impl Engine) 
     is_end(&follower.pushed().await, flight, EndStatus::Done, Some("answer"));
 }
 
-pub(crate) async fn pushes_begin_with_the_first_follow(engine: &impl Engine) {
+pub(super) async fn pushes_begin_with_the_first_follow(engine: &dyn Place) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
@@ -75,7 +77,7 @@ pub(crate) async fn pushes_begin_with_the_first_follow(engine: &impl Engine) {
     is_end(&other.pushed().await, second, EndStatus::Done, Some("two"));
 }
 
-pub(crate) async fn release_is_pushed(engine: &impl Engine) {
+pub(super) async fn release_is_pushed(engine: &dyn Place) {
     let (mut owner, flight, mut follower, wait) = pair(engine).await;
     owner.release(flight.id, Some(flight.token)).await;
     let pushed = follower.pushed().await;
@@ -89,7 +91,7 @@ pub(crate) async fn release_is_pushed(engine: &impl Engine) {
     assert!(matches!(pushed, Pushed::Released { flight: of } if of == next), "{pushed:?}");
 }
 
-pub(crate) async fn failure_is_pushed(engine: &impl Engine) {
+pub(super) async fn failure_is_pushed(engine: &dyn Place) {
     for how in [EndStatus::Failed, EndStatus::TimedOut] {
         let (mut owner, flight, mut follower, _) = pair(engine).await;
         owner.finished(&ended(flight, how)).await;
@@ -97,7 +99,7 @@ pub(crate) async fn failure_is_pushed(engine: &impl Engine) {
     }
 }
 
-pub(crate) async fn rank_counts_those_who_joined_before(engine: &impl Engine) {
+pub(super) async fn rank_counts_those_who_joined_before(engine: &dyn Place) {
     let key = key();
     let mut owner = Node::new(engine, key).await;
     let flight = owner.own(&ask()).await;
@@ -114,7 +116,7 @@ pub(crate) async fn rank_counts_those_who_joined_before(engine: &impl Engine) {
     assert_eq!(owner.renewed(flight).await, 2);
 }
 
-pub(crate) async fn waiter_mark_runs_out(engine: &impl Engine) {
+pub(super) async fn waiter_mark_runs_out(engine: &dyn Place) {
     let (mut owner, flight, _follower, _) = pair(engine).await;
     // The mark lasts for the rest of the lease and one more.
     for _ in 0..3 {
@@ -129,7 +131,7 @@ pub(crate) async fn waiter_mark_runs_out(engine: &impl Engine) {
     assert_eq!(owner.finish(&ended(flight, EndStatus::Done)).await, Finished::Accepted);
 }
 
-pub(crate) async fn watch_keeps_the_mark(engine: &impl Engine) {
+pub(super) async fn watch_keeps_the_mark(engine: &dyn Place) {
     let (mut owner, flight, mut follower, wait) = pair(engine).await;
     for _ in 0..6 {
         engine.elapse(STEP).await;
@@ -144,7 +146,7 @@ pub(crate) async fn watch_keeps_the_mark(engine: &impl Engine) {
     is_done(&follower.watch(&ask_after(flight), STEP * 2).await, flight, "answer");
 }
 
-pub(crate) async fn watch_mark_is_as_long_as_asked(engine: &impl Engine) {
+pub(super) async fn watch_mark_is_as_long_as_asked(engine: &dyn Place) {
     let (mut owner, flight, mut follower, wait) = pair(engine).await;
     follows(&follower.watch(&wait, STEP / 2).await, flight);
     assert_eq!(owner.renewed(flight).await, 1);
@@ -152,7 +154,7 @@ pub(crate) async fn watch_mark_is_as_long_as_asked(engine: &impl Engine) {
     assert_eq!(owner.renewed(flight).await, 0);
 }
 
-pub(crate) async fn leave_ends_one_wait(engine: &impl Engine) {
+pub(super) async fn leave_ends_one_wait(engine: &dyn Place) {
     let (mut owner, flight, mut follower, wait) = pair(engine).await;
     follower.follow(&ask(), flight).await;
     assert_eq!(owner.renewed(flight).await, 2);
@@ -162,20 +164,20 @@ pub(crate) async fn leave_ends_one_wait(engine: &impl Engine) {
     }
 }
 
-pub(crate) async fn waiters_outlive_a_takeover(engine: &impl Engine) {
+pub(super) async fn waiters_outlive_a_takeover(engine: &dyn Place) {
     let (mut owner, flight, mut first, wait) = pair(engine).await;
     let key = first.key;
     let mut second = Node::new(engine, key).await;
     second.follow(&ask(), flight).await;
     owner.release(flight.id, Some(flight.token)).await;
     // Who takes over waits no more; the other still does.
-    let take = Join { flight: tower_singleflight::FlightId::random(), known: flight.token, ..wait };
+    let take = Join { flight: FlightId::random(), known: flight.token, ..wait };
     let next = first.own(&take).await;
     assert_eq!(first.renewed(next).await, 1);
     assert_eq!(first.finish(&ended(next, EndStatus::Done)).await, Finished::Wanted);
 }
 
-pub(crate) async fn look_never_grants(engine: &impl Engine) {
+pub(super) async fn look_never_grants(engine: &dyn Place) {
     let key = key();
     let mut node = Node::new(engine, key).await;
     is_missing(&node.look(&ask()).await);
@@ -190,7 +192,7 @@ pub(crate) async fn look_never_grants(engine: &impl Engine) {
     node.own(&ask_after(next)).await;
 }
 
-pub(crate) async fn follower_gets_the_outcome_whose_push_it_missed(engine: &impl Engine) {
+pub(super) async fn follower_gets_the_outcome_whose_push_it_missed(engine: &dyn Place) {
     let (mut owner, flight, follower, _) = pair(engine).await;
     let key = follower.key;
     drop(follower);
@@ -201,7 +203,7 @@ pub(crate) async fn follower_gets_the_outcome_whose_push_it_missed(engine: &impl
     }
 }
 
-pub(crate) async fn follower_gets_the_outcome_under_the_next_owner(engine: &impl Engine) {
+pub(super) async fn follower_gets_the_outcome_under_the_next_owner(engine: &dyn Place) {
     let (mut owner, flight, mut follower, wait) = pair(engine).await;
     owner.finished(&done(flight, "answer")).await;
     let next = owner.own(&ask()).await;
@@ -212,7 +214,7 @@ pub(crate) async fn follower_gets_the_outcome_under_the_next_owner(engine: &impl
     follower.follow(&ask(), next).await;
 }
 
-pub(crate) async fn follower_never_gets_older_outcome(engine: &impl Engine) {
+pub(super) async fn follower_never_gets_older_outcome(engine: &dyn Place) {
     let (mut owner, old, mut follower, wait) = pair(engine).await;
     owner.finished(&done(old, "old")).await;
     let next = owner.own(&ask()).await;
@@ -231,7 +233,7 @@ pub(crate) async fn follower_never_gets_older_outcome(engine: &impl Engine) {
     is_done(&follower.look(&Join { known: third.token, ..ask() }).await, third, "third");
 }
 
-pub(crate) async fn owner_of_lost_data_is_told_so(engine: &impl Engine) {
+pub(super) async fn owner_of_lost_data_is_told_so(engine: &dyn Place) {
     let (mut owner, flight, _follower, _) = pair(engine).await;
     // One lease of grace, in which the record still says who owned.
     engine.elapse(LEASE * 2 + STEP).await;
