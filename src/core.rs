@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderName;
 
 use crate::{
     codec::{Asked, Codec, Judgement},
@@ -15,6 +15,7 @@ use crate::{
     key::{Digester, Key, KeyExtractor, Name},
     lease::{KeeperHandle, Terms},
     record::Sealer,
+    selection::Fields,
     store::{MemoryStore, Store, StoreError},
     switch::Switch,
     telemetry::Telemetry,
@@ -193,16 +194,14 @@ impl<K, C> Parts<K, C> {
         self.codec.judge(response, &Asked::new(&covers, identified, reuse))
     }
 
-    /// A request's headers, where some are outside the key; none where the codec knows of
-    /// none.
-    pub(crate) fn outside<Req, Res, E>(&self, request: &Req) -> Option<HeaderMap>
+    /// A request's headers outside the key; none where the codec knows of no headers.
+    pub(crate) fn outside<Req, Res, E>(&self, request: &Req) -> Option<Fields>
     where
         K: KeyExtractor<Req>,
         C: Codec<Req, Res, E>,
     {
         let headers = self.codec.headers(request)?;
-        let all_covered = headers.keys().all(|name| self.key.covers_header(name));
-        // Those that the key covers are never looked at: to leave them out would cost more.
-        Some(if all_covered { HeaderMap::new() } else { headers.clone() })
+        let outside = headers.iter().filter(|(name, _)| !self.key.covers_header(name));
+        Some(outside.map(|(name, value)| (name.clone(), value.clone())).collect())
     }
 }

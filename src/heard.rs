@@ -21,7 +21,7 @@ where
 {
     Own(OwnOf<S, Req, C>),
     Shared { run: SharedRun, reader: Reader, extra: Option<C::Extra>, role: FlightRole },
-    Alone { service: S, request: Req, together: bool, probe: Option<Probe> },
+    Alone { service: S, request: Req, together: bool, probe: Option<Box<Probe>> },
     Failed(Failure),
 }
 

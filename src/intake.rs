@@ -1,13 +1,6 @@
 //! Reading inner's body into a log, and deciding on the way how it is delivered.
 
-use std::{
-    any::Any,
-    future::poll_fn,
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::{Pin, pin},
-    sync::Arc,
-    task::Poll,
-};
+use std::{future::poll_fn, pin::Pin, sync::Arc};
 
 use bytes::Buf;
 use http::HeaderMap;
@@ -19,6 +12,7 @@ use crate::{
     flights::Stage,
     frame::Frame,
     log::{End, Log},
+    then::unwinding,
 };
 
 /// How a body is read.
@@ -51,11 +45,14 @@ const AT_ONCE: u32 = 32;
 impl Intake<'_> {
     /// Reads a body to its end. Calls `open` once, where it is to be handed out from
     /// now on as it comes.
-    pub(crate) async fn collect<B>(&self, body: B, open: impl FnOnce()) -> Collected<B>
+    pub(crate) async fn collect<B>(
+        &self,
+        mut body: Pin<Box<B>>,
+        open: impl FnOnce(),
+    ) -> Collected<B>
     where
         B: Body<Error: Into<BoxError>>,
     {
-        let mut body = Box::pin(body);
         let least = self.promised.unwrap_or(0).max(body.size_hint().lower());
         if least > self.most as u64 {
             return Collected::TooLarge(body);
@@ -85,13 +82,13 @@ impl Intake<'_> {
             if frames.is_multiple_of(AT_ONCE) {
                 tokio::task::yield_now().await;
             }
-            let frame = pin!(poll_fn(|cx| {
+            let frame = poll_fn(|cx| {
                 let polled = body.as_mut().poll_frame(cx);
                 if polled.is_pending() && waits && !std::mem::replace(&mut live, true) {
                     go_live();
                 }
                 polled
-            }));
+            });
             let frame = match unwinding(frame).await {
                 Ok(None) => break,
                 Ok(Some(Ok(frame))) => frame,
@@ -122,8 +119,13 @@ impl Intake<'_> {
                 }
                 continue;
             }
-            self.log.room(&frame, true).await;
-            self.stage.granted().await;
+            // Boxed, since few bodies ever wait for either.
+            if !self.log.has_room(&frame) {
+                Box::pin(self.log.room(&frame, true)).await;
+            }
+            if !self.stage.is_granted() {
+                Box::pin(self.stage.granted()).await;
+            }
             self.log.push(frame);
         }
         let came = self.log.data_bytes();
@@ -133,8 +135,8 @@ impl Intake<'_> {
         if !(self.is_complete)(trailers.as_ref()) {
             return self.broken("its end is missing".into());
         }
-        if live {
-            self.stage.granted().await;
+        if live && !self.stage.is_granted() {
+            Box::pin(self.stage.granted()).await;
         }
         self.log.finish(trailers);
         Collected::Whole
@@ -144,16 +146,4 @@ impl Intake<'_> {
         self.log.end(End::Broken(report.as_str().into()));
         Collected::Broken(report)
     }
-}
-
-/// Drives a future, and gives a panic of it as a value.
-pub(crate) async fn unwinding<F: Future>(
-    mut future: Pin<&mut F>,
-) -> Result<F::Output, Box<dyn Any + Send>> {
-    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-        Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-        Ok(Poll::Pending) => Poll::Pending,
-        Err(panic) => Poll::Ready(Err(panic)),
-    })
-    .await
 }

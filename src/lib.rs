@@ -104,6 +104,7 @@ mod policy;
 mod print;
 mod probing;
 mod record;
+mod running;
 mod seat;
 mod selection;
 mod service;
@@ -114,6 +115,7 @@ mod sync;
 pub mod telemetry;
 #[cfg(feature = "test-util")]
 pub mod testing;
+mod then;
 mod trace;
 mod turns;
 mod waiting;

@@ -11,12 +11,12 @@ use crate::{
 
 /// A probe, and what is known of the request that it goes with.
 pub(crate) struct Probing {
-    probe: Probe,
+    probe: Box<Probe>,
     identified: bool,
 }
 
 impl Probing {
-    pub(crate) fn new<Req, K, C>(probe: Probe, parts: &Parts<K, C>, request: &Req) -> Self
+    pub(crate) fn new<Req, K, C>(probe: Box<Probe>, parts: &Parts<K, C>, request: &Req) -> Self
     where
         K: KeyExtractor<Req>,
     {

@@ -2,30 +2,20 @@
 
 use std::{
     any::Any,
-    pin::pin,
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 
-use http::{HeaderMap, HeaderName};
-use http_body::Body;
-use tokio::time::Instant;
-use tower::util::Oneshot;
 use tower_service::Service;
 
 use crate::{
     body::Resumed,
     chain::Chain,
-    codec::{Codec, FlightToken, Judgement, Opened},
-    config::Delivery,
+    codec::Codec,
     core::Parts,
-    flights::{Brief, Deposit, RunEnd},
     frame::Head,
-    intake::{Collected, Intake, unwinding},
-    key::{KeyExtractor, Name},
-    log::{Log, Reader, Reuse, SharedRun},
-    selection::Selection,
-    store::BoxFuture,
+    key::Name,
+    log::{Log, Reader},
+    selection::{Fields, Selection},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -36,14 +26,14 @@ where
     S: Service<Req>,
     C: Codec<Req, S::Response, S::Error>,
 {
-    parts: Arc<Parts<K, C>>,
-    chain: Chain,
+    pub(crate) parts: Arc<Parts<K, C>>,
+    pub(crate) chain: Chain,
     state: Mutex<State<S, Req, C>>,
-    /// The request's headers outside the key, once it was run; boxed where there are any.
-    outside: OnceLock<Option<Box<HeaderMap>>>,
+    /// The request's headers outside the key, once it was run.
+    pub(crate) outside: OnceLock<Fields>,
 }
 
-enum State<S, Req, C>
+pub(crate) enum State<S, Req, C>
 where
     S: Service<Req>,
     C: Codec<Req, S::Response, S::Error>,
@@ -105,20 +95,23 @@ where
         Self { parts, chain, state, outside: OnceLock::new() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State<S, Req, C>> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State<S, Req, C>> {
         // Nothing panics while the lock is held, so what is behind it is whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes out what is `wanted`, and leaves nothing. What is not stays where it is: it is
+    /// as large as a request or a response, and every look at a flight comes here.
+    fn take(&self, wanted: impl FnOnce(&State<S, Req, C>) -> bool) -> Option<State<S, Req, C>> {
+        let mut state = self.state();
+        wanted(&state).then(|| std::mem::replace(&mut *state, State::Gone))
+    }
+
     /// Takes the request back, to run it alone. `None` once it was started.
     pub(crate) fn reclaim(&self) -> Option<(S, Req)> {
-        let mut state = self.state();
-        match std::mem::replace(&mut *state, State::Gone) {
+        match self.take(|state| matches!(state, State::Held { .. }))? {
             State::Held { service, request } => Some((service, request)),
-            other => {
-                *state = other;
-                None
-            }
+            _ => None,
         }
     }
 
@@ -126,12 +119,14 @@ where
     /// `selection` fits.
     pub(crate) fn fits(&self, name: &Name, selection: Option<&Arc<Selection>>) -> bool {
         let Some(selection) = selection else { return true };
-        let fits = |headers: &HeaderMap| selection.fits(headers, name.beside());
         if let Some(outside) = self.outside.get() {
-            return fits(outside.as_deref().unwrap_or(&HeaderMap::new()));
+            return selection.fits(&outside[..], name.beside());
         }
         match &*self.state() {
-            State::Held { request, .. } => self.parts.codec.headers(request).is_some_and(fits),
+            State::Held { request, .. } => {
+                let headers = self.parts.codec.headers(request);
+                headers.is_some_and(|headers| selection.fits(headers, name.beside()))
+            }
             _ => false,
         }
     }
@@ -143,43 +138,36 @@ where
 
     /// Takes what is for this caller, unless it is only its part of a shared answer.
     pub(crate) fn take_own(&self) -> Option<OwnOf<S, Req, C>> {
-        let mut state = self.state();
-        match std::mem::replace(&mut *state, State::Gone) {
-            State::Answered(own @ Own::Shared { .. }) => {
-                *state = State::Answered(own);
-                None
-            }
+        let is_own = |state: &State<S, Req, C>| match state {
+            State::Answered(own) => !matches!(own, Own::Shared { .. }),
+            _ => false,
+        };
+        match self.take(is_own)? {
             State::Answered(own) => Some(own),
-            other => {
-                *state = other;
-                None
-            }
+            _ => None,
         }
     }
 
     /// Takes this caller's part of the shared answer in `log`, if that came of its
     /// own request. A request that is still held stays so.
     pub(crate) fn take_shared(&self, log: &Arc<Log>) -> Option<(Reader, C::Extra)> {
-        let mut state = self.state();
-        match std::mem::replace(&mut *state, State::Gone) {
-            State::Answered(Own::Shared { reader, extra }) if Arc::ptr_eq(reader.log(), log) => {
-                Some((reader, extra))
-            }
-            other => {
-                *state = other;
-                None
-            }
+        let is_part_of_it = |state: &State<S, Req, C>| match state {
+            State::Answered(Own::Shared { reader, .. }) => Arc::ptr_eq(reader.log(), log),
+            _ => false,
+        };
+        match self.take(is_part_of_it)? {
+            State::Answered(Own::Shared { reader, extra }) => Some((reader, extra)),
+            _ => None,
         }
     }
 
     /// The caller leaves; what it left is dropped here and now.
     pub(crate) fn vacate(&self) {
-        let left = std::mem::replace(&mut *self.state(), State::Gone);
         // A request may run anything when it is dropped: not under the lock.
-        drop(left);
+        drop(self.take(|state| !matches!(state, State::Gone)));
     }
 
-    fn answer(&self, own: OwnOf<S, Req, C>) {
+    pub(crate) fn answer(&self, own: OwnOf<S, Req, C>) {
         let mut state = self.state();
         // Who has left wants nothing.
         let unwanted = match *state {
@@ -219,171 +207,5 @@ where
     /// Lets it stay.
     pub(crate) fn stay(mut self) {
         self.0 = None;
-    }
-}
-
-impl<S, Req, K, C> Deposit for Seat<S, Req, K, C>
-where
-    S: Service<Req, Future: Send, Response: Send, Error: Send> + Clone + Send + 'static,
-    Req: Send + 'static,
-    K: KeyExtractor<Req>,
-    C: Codec<Req, S::Response, S::Error>,
-{
-    fn is_repeatable(&self) -> bool {
-        matches!(*self.state(), State::Started { spare: Some(_) })
-    }
-
-    fn restore(&self) -> bool {
-        let mut state = self.state();
-        match std::mem::replace(&mut *state, State::Gone) {
-            State::Started { spare: Some((service, request)) } => {
-                *state = State::Held { service, request };
-                true
-            }
-            other => {
-                *state = other;
-                false
-            }
-        }
-    }
-
-    fn start(self: Arc<Self>, brief: Brief) -> Option<BoxFuture<'static, RunEnd>> {
-        let mut state = self.state();
-        let (service, request) = match std::mem::replace(&mut *state, State::Gone) {
-            State::Held { service, request } => (service, request),
-            other => {
-                *state = other;
-                return None;
-            }
-        };
-        let again = self.parts.codec.repeat(&request);
-        if let Some(outside) = self.parts.outside(&request) {
-            // Run again, it is the same request.
-            let _ = self.outside.set((!outside.is_empty()).then(|| Box::new(outside)));
-        }
-        *state = State::Started { spare: again.map(|again| (service.clone(), again)) };
-        drop(state);
-        let (chain, name) = (self.chain.clone(), Arc::clone(&brief.name));
-        Some(Box::pin(chain.scope(name, self.run(service, request, brief))))
-    }
-}
-
-impl<S, Req, K, C> Seat<S, Req, K, C>
-where
-    S: Service<Req>,
-    K: KeyExtractor<Req>,
-    C: Codec<Req, S::Response, S::Error>,
-{
-    /// For how long an answer may be used again, and which callers may have it; `None`
-    /// where it is this caller's alone.
-    fn judge(
-        &self,
-        response: &S::Response,
-        identified: bool,
-        brief: &Brief,
-    ) -> Option<(Duration, Option<Arc<Selection>>)> {
-        match self.parts.judge(response, identified, brief.reuse) {
-            Judgement::Shared { reuse, varies } => Some((reuse, self.select(varies, &brief.name)?)),
-            Judgement::Private => None,
-        }
-    }
-
-    /// Which callers may have an answer that depends on these headers: none where
-    /// nothing is known of any caller's.
-    fn select(&self, varies: Vec<HeaderName>, name: &Name) -> Option<Option<Arc<Selection>>> {
-        if varies.is_empty() {
-            return Some(None);
-        }
-        let outside = self.outside.get()?.as_deref();
-        let none = HeaderMap::new();
-        let outside = outside.unwrap_or(&none);
-        let selection = Selection::of(varies, outside, name.beside());
-        Some(Some(Arc::new(selection)))
-    }
-
-    async fn run(self: Arc<Self>, service: S, mut request: Req, brief: Brief) -> RunEnd {
-        let codec = &self.parts.codec;
-        let started = Instant::now();
-        let identified = self.parts.key.is_identified(&request);
-        let head_only = codec.is_head_only(&request);
-        codec.begin(&mut request, brief.token.map(FlightToken::new));
-        let response = match unwinding(pin!(Oneshot::new(service, request))).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) => {
-                let report = codec.describe(&error);
-                self.answer(Own::Error(error));
-                return RunEnd::Failed { report };
-            }
-            Err(panic) => {
-                self.answer(Own::Panic(panic));
-                return RunEnd::Failed { report: "inner panicked".into() };
-            }
-        };
-        let Some((reuse, selection)) = self.judge(&response, identified, &brief) else {
-            self.answer(Own::Private(response));
-            return RunEnd::Private { took: started.elapsed() };
-        };
-        let reuse = Reuse::lasting(if brief.reuse { reuse } else { Duration::ZERO });
-        let Opened { head, promised, extra, body } = match codec.open(response) {
-            Ok(opened) => opened,
-            Err(response) => {
-                self.answer(Own::Private(response));
-                return RunEnd::Private { took: started.elapsed() };
-            }
-        };
-        // A server takes the length from the body where the head has none. To HEAD the
-        // head speaks of a body that does not come; some servers take it off themselves.
-        let promised = promised.filter(|_| !head_only);
-        let promised = promised.or_else(|| body.size_hint().exact());
-        let log = Log::new(brief.max_share_bytes, promised);
-        // There from the start, so that this caller can always begin.
-        let Some(reader) = log.reader() else { return RunEnd::TooLarge };
-        let mut own = Some((reader, extra));
-        let mut run = SharedRun { head: Arc::new(head), log, reuse, selection };
-        brief.stage.begin(run.selection.as_ref());
-        let head = Arc::clone(&run.head);
-        let is_complete = |trailers: Option<&HeaderMap>| codec.is_complete(&head, trailers);
-        let intake = Intake {
-            log: &run.log,
-            stage: &brief.stage,
-            promised,
-            most: brief.max_share_bytes,
-            delivery: if codec.is_streamed() { brief.delivery } else { Delivery::Buffered },
-            is_complete: &is_complete,
-        };
-        let open = || {
-            if let Some((reader, extra)) = own.take() {
-                self.answer(Own::Shared { reader, extra });
-                brief.stage.open(run.clone());
-            }
-        };
-        let collected = intake.collect(body, open).await;
-        if let Some(trailers) = run.log.trailers()
-            && !codec.is_reusable_after(&trailers)
-        {
-            run.reuse = Reuse::Never;
-        }
-        let Some((reader, extra)) = own else {
-            return match collected {
-                Collected::Whole | Collected::TooLarge(_) => RunEnd::Shared(run),
-                Collected::Broken(report) => RunEnd::Failed { report },
-            };
-        };
-        match collected {
-            Collected::Whole => {
-                self.answer(Own::Shared { reader, extra });
-                RunEnd::Shared(run)
-            }
-            Collected::TooLarge(rest) => {
-                let body = Resumed::new(run.log.frames(), rest);
-                let head = Head::clone(&run.head);
-                self.answer(Own::Resumed { head, extra, body });
-                RunEnd::TooLarge
-            }
-            Collected::Broken(report) => {
-                self.answer(Own::Broken { head: run.head, extra, reader });
-                RunEnd::Failed { report }
-            }
-        }
     }
 }

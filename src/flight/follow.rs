@@ -77,7 +77,7 @@ impl Driver {
         let watched = Join { known: self.known, look_only: true, ..join.clone() };
         let mut watch = WatchGuard::new(&self.core.keeper, self.flight.key(), watched);
         self.see_to_keeper();
-        let mut inflow = match self.inflow.take() {
+        let mut inflow = match self.inflow.take().map(|inflow| *inflow) {
             // It has not ended after all: nobody need begin anew.
             Some(before) if before.goes_on(flight) => {
                 self.flight.hold_back(false);
@@ -177,7 +177,7 @@ impl Driver {
                 Step::Take(joined) => return Ok(Box::pin(self.take(joined)).await.into()),
                 Step::Newer(newer) => return Ok(Way::Newer(newer)),
                 Step::Elect => {
-                    self.inflow = Some(inflow);
+                    self.inflow = Some(Box::new(inflow));
                     return Ok(Next::Elect.into());
                 }
                 // One of the first owns by the next look, or they are gone too.
@@ -204,7 +204,7 @@ impl Driver {
                         Step::Ended(end) => Box::pin(self.read_to_end(&mut inflow, end)).await,
                         Step::Take(joined) => return Ok(Box::pin(self.take(joined)).await.into()),
                         _ => {
-                            self.inflow = Some(inflow);
+                            self.inflow = Some(Box::new(inflow));
                             return Ok(Next::Elect.into());
                         }
                     }

@@ -7,14 +7,14 @@ impl Driver {
     /// This answer came of the flight.
     pub(super) fn found(&mut self, flight: FlightRef, run: &SharedRun) {
         if self.core.holdings.is_some() {
-            self.found = Some((flight, run.clone()));
+            self.found = Some(Box::new((flight, run.clone())));
         }
     }
 
     /// Holds the answer, if the store says that it is what a fresh caller would get. The
     /// key is free meanwhile: nobody waits for this.
     pub(super) async fn hold(&mut self) {
-        let Some((flight, run)) = self.found.take() else { return };
+        let Some((flight, run)) = self.found.take().map(|found| *found) else { return };
         let Some(holdings) = &self.core.holdings else { return };
         let is_staying = self.core.drain.standing() == Standing::Open;
         if !is_staying || !holdings.takes(run.log.data_bytes()) {

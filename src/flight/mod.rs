@@ -39,11 +39,13 @@ mod step;
 /// Starts a flight's driver, which runs until the outcome is delivered and the
 /// store knows it. The run is part of the span of the caller that starts it.
 pub(crate) fn launch(core: &Arc<Core>, flight: &Arc<Flight>) {
-    let driver = Box::new(Driver::new(Arc::clone(core), Arc::clone(flight)));
+    let driver = Driver::new(Arc::clone(core), Arc::clone(flight));
     // Where there is no runtime the driver is dropped here, and the flight is left
     // for another caller.
     if let Ok(runtime) = Handle::try_current() {
-        runtime.spawn(driver.run().instrument(Span::current()));
+        // Boxed: a task is copied about when it is made and when it ends, and its block is
+        // aligned so that the allocator has none at hand.
+        runtime.spawn(Box::pin(driver.run()).instrument(Span::current()));
     }
 }
 
@@ -64,13 +66,13 @@ struct Driver {
     /// Whether this driver has followed: owning is a takeover then.
     followed: bool,
     /// What came of the flight that it followed last, should that go on.
-    inflow: Option<Inflow>,
+    inflow: Option<Box<Inflow>>,
     /// The flight that was given up since the process is leaving.
     gave_up: Option<FlightRef>,
     /// Whether others wait for the run that it had.
     yields: bool,
     /// What came of it, where this process may hold that.
-    found: Option<(FlightRef, SharedRun)>,
+    found: Option<Box<(FlightRef, SharedRun)>>,
 }
 
 impl Drop for Driver {
@@ -114,22 +116,25 @@ impl Driver {
         }
     }
 
-    /// Small, since every flight pays for it: what few flights come to is boxed.
-    async fn run(mut self: Box<Self>) {
-        if self.flight.has_predecessor() {
-            Box::pin(self.flight.predecessor_settled(self.core.config.lease)).await;
-        }
-        while let Some(token) = self.grant() {
-            let guard = OwnerGuard::without_lease(&self.core.keeper);
-            if matches!(self.own(guard, Some(token)).await, Next::Over) {
-                return;
+    /// Small, since every flight pays for it: what few flights come to is boxed, and what
+    /// this is given it uses in place, which an `async fn` would hold twice.
+    fn run(mut self) -> impl Future<Output = ()> + Send + 'static {
+        async move {
+            if self.flight.has_predecessor() {
+                Box::pin(self.flight.predecessor_settled(self.core.config.lease)).await;
             }
+            while let Some(token) = self.grant() {
+                let guard = OwnerGuard::without_lease(&self.core.keeper);
+                if matches!(self.own(guard, Some(token)).await, Next::Over) {
+                    return;
+                }
+            }
+            Box::pin(async {
+                self.run_by_store().await;
+                self.hold().await;
+            })
+            .await;
         }
-        Box::pin(async move {
-            self.run_by_store().await;
-            self.hold().await;
-        })
-        .await;
     }
 
     /// Leave to run at once, where there is no other process and nothing that the store
@@ -261,7 +266,8 @@ impl Driver {
         }
         if let Joined::Probe { .. } = joined {
             // One of them finds out, and all run at once.
-            self.flight.leave_probe(Probe::new(&self.core.keeper, self.flight.key(), join.flight));
+            let probe = Probe::new(&self.core.keeper, self.flight.key(), join.flight);
+            self.flight.leave_probe(Box::new(probe));
             self.flight.decide(Verdict::Alone { together: false });
             return Ok(Next::Over);
         }

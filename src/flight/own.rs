@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use super::{Driver, Next, publish::Publication};
 use crate::{
@@ -19,8 +18,10 @@ use crate::{
 pub(super) struct Run {
     pub(super) guard: OwnerGuard<RunEnd>,
     pub(super) stage: Arc<Stage>,
-    /// The request that is run.
+    /// The request that is run, and its caller's place.
     pub(super) deposit: Arc<dyn Deposit>,
+    at: usize,
+    span: Span,
     /// There once the answer is handed out as it comes, under a lease.
     pub(super) publication: Option<Publication>,
     /// Whether callers are handed its answer as it comes.
@@ -62,6 +63,14 @@ impl Outcome {
 impl Driver {
     /// Runs one deposited request as the owner, under this token if there is one.
     pub(super) async fn own(&mut self, guard: OwnerGuard<RunEnd>, token: Option<u64>) -> Next {
+        match self.begin(guard, token) {
+            Some(run) => self.see_through(run).await,
+            None => self.nothing_to_run(),
+        }
+    }
+
+    /// Starts a deposited request; `None` where all who are left have used theirs up.
+    fn begin(&mut self, guard: OwnerGuard<RunEnd>, token: Option<u64>) -> Option<Run> {
         self.between_owners();
         self.inflow = None;
         let stage = Stage::new(Arc::clone(guard.permit()));
@@ -78,10 +87,7 @@ impl Driver {
             std::iter::from_fn(|| self.flight.next_deposit()).find_map(|(at, deposit)| {
                 Some((Arc::clone(&deposit).start(brief.clone())?, at, deposit))
             });
-        let Some((future, at, deposit)) = started else {
-            drop(guard);
-            return self.nothing_to_run();
-        };
+        let (future, at, deposit) = started?;
         let phase = if token.is_some() { FlightPhase::Owning } else { FlightPhase::Local };
         self.flight.at(phase, token.unwrap_or_default());
         self.flight.set_trace(self.core.telemetry.here());
@@ -91,62 +97,69 @@ impl Driver {
         } else {
             Box::pin(future.instrument(span.clone())) as BoxFuture<'static, RunEnd>
         };
-        let mut run = Run { guard, stage, deposit, publication: None, live: false };
-        let began = Instant::now();
+        let mut run = Run { guard, stage, deposit, at, span, publication: None, live: false };
         run.guard.begin(future);
-        let outcome = match run.guard.lease() {
-            Some(_) => Box::pin(self.attend(&mut run)).await,
-            None => Box::pin(self.attend_without_lease(&mut run)).await,
-        };
-        let ending = outcome.ending();
-        self.core.counts.meter.ran(ending, began.elapsed());
-        if !span.is_disabled() {
-            span.record("outcome", ending.name());
-        }
-        let has_lease = run.guard.lease().is_some();
-        self.yields = run.guard.lease().is_some_and(|lease| lease.waiters() > 0);
-        match outcome {
-            // Nobody else is to be told.
-            Outcome::Ran(RunEnd::Shared(run)) if !has_lease => {
-                self.flight.decide(Verdict::Replay { run, origin: Origin::Here });
-                Next::Over
+        Some(run)
+    }
+
+    /// Drives a run, and does what is to be done at its end. No `async fn`, which would
+    /// hold the run twice.
+    fn see_through(&mut self, mut run: Run) -> impl Future<Output = Next> + Send {
+        async move {
+            let outcome = match run.guard.lease() {
+                Some(_) => Box::pin(self.attend(&mut run)).await,
+                None => Box::pin(self.attend_without_lease(&mut run)).await,
+            };
+            let ending = outcome.ending();
+            self.core.counts.meter.ran(ending, || run.stage.age());
+            if !run.span.is_disabled() {
+                run.span.record("outcome", ending.name());
             }
-            Outcome::Ran(end) => Box::pin(self.conclude(run, end)).await,
-            Outcome::Unwanted { told } => {
-                run.guard.stop();
-                if told {
-                    run.guard.finished();
-                } else {
-                    drop(run);
+            let has_lease = run.guard.lease().is_some();
+            self.yields = run.guard.lease().is_some_and(|lease| lease.waiters() > 0);
+            match outcome {
+                // Nobody else is to be told.
+                Outcome::Ran(RunEnd::Shared(run)) if !has_lease => {
+                    self.flight.decide(Verdict::Replay { run, origin: Origin::Here });
+                    Next::Over
                 }
-                self.over_if_vacant()
-            }
-            Outcome::Stopped => {
-                self.core.counts.stopped();
-                drop(run);
-                self.fail(FailureKind::Stopped, None);
-                Next::Over
-            }
-            Outcome::Drained => {
-                self.gave_up = run.guard.lease().map(|lease| lease.flight());
-                self.core.counts.hand_overs();
-                // It only looks from now on: it is in nobody's way.
-                self.yields = false;
-                drop(run);
-                // Without a lease there is no other process that could go on.
-                if has_lease { Next::Elect } else { self.given_up() }
-            }
-            Outcome::Lost(lost) if lost.is_timeout() => {
-                // The keeper has let the lease go.
-                run.guard.stop();
-                run.guard.finished();
-                self.after_failure(FailureKind::OwnerTimedOut, None)
-            }
-            Outcome::Lost(_) => {
-                self.core.counts.leases_lost();
-                drop(run.guard);
-                self.flight.give_back(at, run.deposit);
-                self.over_if_vacant()
+                Outcome::Ran(end) => Box::pin(self.conclude(run, end)).await,
+                Outcome::Unwanted { told } => {
+                    run.guard.stop();
+                    if told {
+                        run.guard.finished();
+                    } else {
+                        drop(run);
+                    }
+                    self.over_if_vacant()
+                }
+                Outcome::Stopped => {
+                    self.core.counts.stopped();
+                    drop(run);
+                    self.fail(FailureKind::Stopped, None);
+                    Next::Over
+                }
+                Outcome::Drained => {
+                    self.gave_up = run.guard.lease().map(|lease| lease.flight());
+                    self.core.counts.hand_overs();
+                    // It only looks from now on: it is in nobody's way.
+                    self.yields = false;
+                    drop(run);
+                    // Without a lease there is no other process that could go on.
+                    if has_lease { Next::Elect } else { self.given_up() }
+                }
+                Outcome::Lost(lost) if lost.is_timeout() => {
+                    // The keeper has let the lease go.
+                    run.guard.stop();
+                    run.guard.finished();
+                    self.after_failure(FailureKind::OwnerTimedOut, None)
+                }
+                Outcome::Lost(_) => {
+                    self.core.counts.leases_lost();
+                    drop(run.guard);
+                    self.flight.give_back(run.at, run.deposit);
+                    self.over_if_vacant()
+                }
             }
         }
     }

@@ -22,11 +22,11 @@ impl Flight {
     }
 
     /// Leaves a probe for the first caller that takes it.
-    pub(crate) fn leave_probe(&self, probe: Probe) {
+    pub(crate) fn leave_probe(&self, probe: Box<Probe>) {
         *lock(&self.probe) = Some(probe);
     }
 
-    pub(crate) fn take_probe(&self) -> Option<Probe> {
+    pub(crate) fn take_probe(&self) -> Option<Box<Probe>> {
         lock(&self.probe).take()
     }
 }

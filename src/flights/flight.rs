@@ -48,7 +48,7 @@ pub(crate) struct Flight {
     settled: AtomicBool,
     settling: Notify,
     pub(super) halt: Halt,
-    pub(super) probe: Mutex<Option<Probe>>,
+    pub(super) probe: Mutex<Option<Box<Probe>>>,
     /// Kept until it has settled.
     before: Mutex<Option<Arc<Flight>>>,
     /// A lease is being asked for.

@@ -93,6 +93,11 @@ impl Stage {
         self.stirred.notify_one();
     }
 
+    /// For how long the run has gone on.
+    pub(crate) fn age(&self) -> Duration {
+        self.permit.since().elapsed()
+    }
+
     /// A frame is there.
     pub(crate) fn beat(&self) {
         self.permit.beat();
@@ -103,6 +108,11 @@ impl Stage {
         // There is one run to a stage, and it opens once.
         let _ = self.opened.set(run);
         self.stirred.notify_one();
+    }
+
+    /// Whether what the run has may be handed on.
+    pub(crate) fn is_granted(&self) -> bool {
+        self.permit.is_granted()
     }
 
     /// Waits until what the run has may be handed on.

@@ -29,6 +29,11 @@ impl Permit {
         })
     }
 
+    /// When the run was let go.
+    pub(crate) fn since(&self) -> Instant {
+        self.since
+    }
+
     /// The run has given something of its answer.
     pub(crate) fn beat(&self) {
         let nanos = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -51,6 +56,11 @@ impl Permit {
     pub(super) fn set(&self, lease: Option<Arc<Lease>>) {
         *self.lease() = lease;
         self.changed.notify_waiters();
+    }
+
+    /// Whether what the run has may be handed on.
+    pub(crate) fn is_granted(&self) -> bool {
+        self.lease().as_ref().is_none_or(|lease| lease.stands())
     }
 
     /// Waits until what the run has may be handed on; for ever where it never may.

@@ -152,6 +152,11 @@ impl Log {
         self.grown.get_or_init(Arc::default)
     }
 
+    /// Whether there is room for this frame: then there is nothing to wait for.
+    pub(crate) fn has_room(&self, frame: &Frame) -> bool {
+        !self.state().is_full(size(frame), self.most)
+    }
+
     /// Waits until there is room for this frame: until all readers, but for those who
     /// are behind already, have had what must go for it; not longer than at
     /// [`LEAST_RATE`] it takes. Then the fastest is waited for, where it is `patient`.

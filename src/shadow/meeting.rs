@@ -37,7 +37,10 @@ where
     let (tell, seen) = oneshot::channel();
     let witness = Witness::new(parts, request, hasher.clone(), tell);
     let (print, prints) = watch::channel(None);
-    let awaited = Awaited { print: prints, outside: parts.outside(request).map(Arc::new) };
+    let awaited = Awaited {
+        print: prints,
+        outside: parts.outside(request).map(|fields| Arc::new(fields.into_iter().collect())),
+    };
     // Here and now, so that callers meet in the order in which they come.
     let prints = Arc::new(Parts::new(Known, Prints, Arc::clone(shadow)));
     let flight = join(prints, Teller, awaited, name.clone(), Chain::default());

@@ -52,8 +52,8 @@ impl Meter {
     }
 
     /// A run that took so long has ended like this.
-    pub(crate) fn ran(&self, ending: Ending, time: Duration) {
-        self.tell(|handles| handles.ran(ending, time));
+    pub(crate) fn ran(&self, ending: Ending, time: impl FnOnce() -> Duration) {
+        self.tell(|handles| handles.ran(ending, time()));
     }
 
     /// A run that a caller did not have to have, which took so long at least.
@@ -79,7 +79,7 @@ impl Meter {
 impl Meter {
     pub(crate) fn count(&self, _: usize) {}
     pub(crate) fn bypassed(&self, _: Bypass) {}
-    pub(crate) fn ran(&self, _: Ending, _: Duration) {}
+    pub(crate) fn ran(&self, _: Ending, _: impl FnOnce() -> Duration) {}
     pub(crate) fn published(&self, _: u64) {}
     pub(crate) fn in_air(&self, _: bool) {}
     pub(crate) fn store(&self, _: impl FnOnce() -> StoreState) {}

@@ -2,7 +2,6 @@
 //! and whether they share one body.
 
 use std::{
-    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -47,8 +46,9 @@ impl Crowd {
             .into_iter()
             .map(|request| {
                 let (call, waiting) = (peer.call(request), Arc::clone(&self.waiting));
+                // Boxed, so that a caller's future is there once, and not twice in its task.
+                let mut call = Box::pin(call);
                 tokio::spawn(async move {
-                    let mut call = pin!(call);
                     let mut is_counted = false;
                     std::future::poll_fn(|context| {
                         let poll = call.as_mut().poll(context);
