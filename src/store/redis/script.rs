@@ -24,7 +24,7 @@ macro_rules! script {
 }
 
 script!(JOIN, "head.lua", "join_first.lua", "record.lua", "join.lua");
-script!(RENEW, "head.lua", "record.lua", "renew.lua");
+script!(RENEW, "head.lua", "renew_first.lua", "record.lua", "renew.lua");
 script!(APPEND, "head.lua", "record.lua", "append.lua");
 script!(FINISH, "head.lua", "finish_first.lua", "record.lua", "finish.lua");
 script!(ABANDON, "head.lua", "record.lua", "abandon.lua");
