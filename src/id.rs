@@ -27,6 +27,11 @@ impl KeyDigest {
         &self.0
     }
 
+    /// Adds what `Display` writes.
+    pub(crate) fn add_to(&self, name: &mut String) {
+        name.push_str(text(&digits::<64>(&self.0)));
+    }
+
     /// The digest that these 64 digits are, as `Display` writes them.
     pub(crate) fn from_digits(digits: &[u8]) -> Option<Self> {
         let digits: &[u8; 64] = digits.try_into().ok()?;
@@ -36,6 +41,22 @@ impl KeyDigest {
         }
         Some(Self(bytes))
     }
+}
+
+/// Each byte as two digits: by hand, since each name in a store has them.
+fn digits<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut digits = [b'0'; N];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
+    }
+    digits
+}
+
+/// Digits are text.
+fn text(digits: &[u8]) -> &str {
+    std::str::from_utf8(digits).unwrap_or_default()
 }
 
 fn nibble(digit: u8) -> Option<u8> {
@@ -78,14 +99,7 @@ impl std::error::Error for ParseKeyDigestError {}
 /// 64 lowercase hexadecimal digits.
 impl fmt::Display for KeyDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // By hand, since each name in a store has it.
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut text = [0; 64];
-        for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
-            pair[0] = DIGITS[usize::from(byte >> 4)];
-            pair[1] = DIGITS[usize::from(byte & 15)];
-        }
-        f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
+        f.write_str(text(&digits::<64>(&self.0)))
     }
 }
 
@@ -125,7 +139,7 @@ macro_rules! random_id {
         /// 32 lowercase hexadecimal digits.
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{:032x}", self.0)
+                f.write_str(text(&digits::<32>(&self.0.to_be_bytes())))
             }
         }
 

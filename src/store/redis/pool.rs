@@ -1,7 +1,7 @@
 //! Connections for scripts, shared by all operations of a process.
 
 use std::{
-    fmt,
+    fmt, slice,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -158,7 +158,9 @@ impl Pool {
                 .connection_timeout(self.limit)
                 // A server that refuses is away, and known so at once.
                 .retry_connection(false)
-                .queue_strategy(bb8::QueueStrategy::Fifo)
+                // One does the work for as long as it goes well, so that what is asked at the
+                // same time goes out, and comes back, together.
+                .queue_strategy(bb8::QueueStrategy::Lifo)
                 .build_unchecked(self.manager.clone())
         });
         loop {
@@ -225,10 +227,7 @@ impl Connection {
         let suspect = Suspect::new(limit, || self.broken.store(true, Ordering::Relaxed));
         let result = self.handle.send_packed_commands(pipe, 0, pipe.len()).await;
         suspect.answered(result.as_ref().err());
-        if result.as_ref().is_ok_and(|answers| answers.iter().any(error::is_from_replica)) {
-            // It was the master: the next connection goes where the master is.
-            self.broken.store(true, Ordering::Relaxed);
-        }
+        self.heard(result.as_deref().unwrap_or_default());
         result.map_err(|error| error::from_redis(&error))
     }
 
@@ -256,16 +255,15 @@ impl Connection {
         let asking = request.asking;
         match request.what {
             What::Command(command) => {
-                let value = self.last_of(vec![command.clone()], asking, limit).await?;
+                let value = self.one(None, command, asking, limit).await?;
                 // A value of a foreign kind under our name is none of ours.
                 let foreign = matches!(&value, Value::ServerError(e) if e.code() == "WRONGTYPE");
                 Ok(if foreign { Value::Nil } else { value })
             }
             What::Script { before, call } => {
-                let commands = before.cloned().into_iter().chain([call.by_hash()]).collect();
-                let value = self.last_of(commands, asking, limit).await?;
+                let value = self.one(before, &call.by_hash(), asking, limit).await?;
                 if error::is_missing_script(&value) {
-                    self.last_of(vec![call.whole()], asking, limit).await
+                    self.one(None, &call.whole(), asking, limit).await
                 } else {
                     Ok(value)
                 }
@@ -273,13 +271,31 @@ impl Connection {
         }
     }
 
-    async fn last_of(
+    /// Sends a command, in one write with what goes before it.
+    async fn one(
         &mut self,
-        commands: Vec<Cmd>,
+        before: Option<&Cmd>,
+        command: &Cmd,
         asking: bool,
         limit: Duration,
     ) -> Result<Value, StoreError> {
-        self.each(commands, asking, limit).await?.pop().ok_or_else(error::bad_reply)
+        if before.is_some() || asking {
+            let commands = before.into_iter().chain([command]).cloned().collect();
+            let mut answers = Box::pin(self.each(commands, asking, limit)).await?;
+            return answers.pop().ok_or_else(error::bad_reply);
+        }
+        let suspect = Suspect::new(limit, || self.broken.store(true, Ordering::Relaxed));
+        let result = self.handle.send_packed_command(command).await;
+        suspect.answered(result.as_ref().err());
+        self.heard(result.as_ref().map(slice::from_ref).unwrap_or_default());
+        result.map_err(|error| error::from_redis(&error))
+    }
+
+    fn heard(&self, answers: &[Value]) {
+        if answers.iter().any(error::is_from_replica) {
+            // It was the master: the next connection goes where the master is.
+            self.broken.store(true, Ordering::Relaxed);
+        }
     }
 }
 

@@ -16,7 +16,11 @@ use crate::{
 };
 
 pub(super) fn joined(value: Value) -> Result<Joined, StoreError> {
+    let is_token = matches!(value, Value::BulkString(_));
     let mut reply = Reply::new(value)?;
+    if is_token {
+        return Ok(Joined::Own { token: reply.number()? });
+    }
     Ok(match reply.word()?.as_str() {
         "OWN" => Joined::Own { token: reply.number()? },
         "FOLLOW" => Joined::Follow {
@@ -52,6 +56,7 @@ pub(super) fn joined(value: Value) -> Result<Joined, StoreError> {
 pub(super) fn renewed(value: Value) -> Result<BeatReply, StoreError> {
     let mut reply = Reply::new(value)?;
     Ok(match reply.word()?.as_str() {
+        "OK" if reply.is_over() => BeatReply::Renewed { waiters: 0 },
         "OK" => BeatReply::Renewed { waiters: reply.small()? },
         "OVER" => BeatReply::Over,
         other => BeatReply::Lost(reply.loss(other)?),
@@ -145,15 +150,21 @@ pub(super) fn runs(value: Value, flight: FlightRef) -> Option<(u32, u64)> {
     is_it.then(|| (reply.small().unwrap_or(0), reply.number().unwrap_or(0)))
 }
 
+/// The parts of an answer; what comes most often is one part alone.
 struct Reply(std::vec::IntoIter<Value>);
 
 impl Reply {
     fn new(value: Value) -> Result<Self, StoreError> {
         match value {
             Value::Array(parts) => Ok(Self(parts.into_iter())),
+            part @ Value::BulkString(_) => Ok(Self(vec![part].into_iter())),
             Value::ServerError(error) => Err(error::from_server(&error)),
             _ => Err(error::bad_reply()),
         }
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.as_slice().is_empty()
     }
 
     fn bytes(&mut self) -> Result<Vec<u8>, StoreError> {

@@ -24,7 +24,7 @@ macro_rules! script {
 }
 
 script!(JOIN, "head.lua", "join_first.lua", "record.lua", "join.lua");
-script!(RENEW, "head.lua", "record.lua", "renew.lua");
+script!(RENEW, "head.lua", "renew_first.lua", "record.lua", "renew.lua");
 script!(APPEND, "head.lua", "record.lua", "append.lua");
 script!(FINISH, "head.lua", "finish_first.lua", "record.lua", "finish.lua");
 script!(ABANDON, "head.lua", "record.lua", "abandon.lua");
@@ -42,36 +42,37 @@ impl Script {
     }
 
     pub(super) fn call(&'static self) -> Call {
-        let (keys, ends) = (Vec::with_capacity(5), Vec::with_capacity(12));
-        Call { script: self, keys, args: Vec::with_capacity(256), ends }
+        Call { script: self, keys: 0, text: Vec::with_capacity(1024), ends: Vec::with_capacity(16) }
     }
 }
 
 /// A script with its keys and arguments.
 pub(super) struct Call {
     script: &'static Script,
-    keys: Vec<String>,
+    /// So many of what follows are keys.
+    keys: usize,
     /// One after the other, and where each ends.
-    args: Vec<u8>,
+    text: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Call {
-    pub(super) fn key(mut self, key: String) -> Self {
-        self.keys.push(key);
-        self
+    /// Keys come before all else.
+    pub(super) fn key(mut self, key: impl AsRef<str>) -> Self {
+        self.keys += 1;
+        self.bytes(key.as_ref().as_bytes())
     }
 
     pub(super) fn arg(mut self, arg: impl fmt::Display) -> Self {
         // Nothing fails to be written there.
-        let _ = write!(self.args, "{arg}");
-        self.ends.push(self.args.len());
+        let _ = write!(self.text, "{arg}");
+        self.ends.push(self.text.len());
         self
     }
 
     pub(super) fn bytes(mut self, arg: &[u8]) -> Self {
-        self.args.extend_from_slice(arg);
-        self.ends.push(self.args.len());
+        self.text.extend_from_slice(arg);
+        self.ends.push(self.text.len());
         self
     }
 
@@ -80,9 +81,14 @@ impl Call {
         if names.is_sharded() { self.arg(names.publish()) } else { self }
     }
 
+    fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = [0].into_iter().chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(from, end)| &self.text[from..*end])
+    }
+
     #[cfg(test)]
-    pub(super) fn keys(&self) -> &[String] {
-        &self.keys
+    pub(super) fn keys(&self) -> Vec<&str> {
+        self.parts().take(self.keys).map(|key| std::str::from_utf8(key).unwrap()).collect()
     }
 
     pub(super) fn by_hash(&self) -> Cmd {
@@ -94,17 +100,11 @@ impl Call {
     }
 
     fn command(&self, name: &str, script: &str) -> Cmd {
-        let keys: usize = self.keys.iter().map(String::len).sum();
-        let bytes = name.len() + script.len() + 8 + keys + self.args.len();
-        let mut command = Cmd::with_capacity(3 + self.keys.len() + self.ends.len(), bytes);
-        command.arg(name).arg(script).arg(self.keys.len());
-        for key in &self.keys {
-            command.arg(key);
-        }
-        let mut from = 0;
-        for end in &self.ends {
-            command.arg(&self.args[from..*end]);
-            from = *end;
+        let bytes = name.len() + script.len() + 8 + self.text.len();
+        let mut command = Cmd::with_capacity(3 + self.ends.len(), bytes);
+        command.arg(name).arg(script).arg(self.keys);
+        for part in self.parts() {
+            command.arg(part);
         }
         command
     }
@@ -112,7 +112,7 @@ impl Call {
 
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").field("keys", &self.keys.len()).finish_non_exhaustive()
+        f.debug_struct("Call").field("keys", &self.keys).finish_non_exhaustive()
     }
 }
 

@@ -48,7 +48,7 @@ macro_rules! text {
 
 const TEXTS: [(Step, &str); 7] = [
     (Step::Join, text!("head.lua", "join_first.lua", "record.lua", "join.lua")),
-    (Step::Renew, text!("head.lua", "record.lua", "renew.lua")),
+    (Step::Renew, text!("head.lua", "renew_first.lua", "record.lua", "renew.lua")),
     (Step::Append, text!("head.lua", "record.lua", "append.lua")),
     (Step::Finish, text!("head.lua", "finish_first.lua", "record.lua", "finish.lua")),
     (Step::Abandon, text!("head.lua", "record.lua", "abandon.lua")),

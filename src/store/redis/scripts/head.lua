@@ -5,4 +5,5 @@
 -- than that. So times stay the texts that they came as.
 local FORMAT = '1'
 local clock = redis.call('TIME')
-local at = clock[1] .. string.sub('00000' .. clock[2], -6)
+local at = #clock[2] == 6 and clock[1] .. clock[2]
+  or clock[1] .. string.sub('00000' .. clock[2], -6)

@@ -1,7 +1,4 @@
--- Keeps a lease, and the stream of the flight. Promises: only the owner of a standing
--- lease is renewed, and whoever is not changes and creates nothing. Works where memory
--- is full.
-local meta, waiters, stream = KEYS[1], KEYS[2], KEYS[3]
+-- The rest of it: all that is not as it mostly is.
 local token, flight, lease = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 local record = read(meta)
 if owned(record, token, flight) then
