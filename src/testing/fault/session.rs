@@ -12,7 +12,6 @@ use crate::{
         Abandoned, Append, Appended, Badge, BeatReply, BoxFuture, Finish, Finished, Held, Join,
         Joined, Pieces, Pushed, Session, StoreError, Vigil,
     },
-    trace::TraceParent,
 };
 
 pub(super) struct FaultSession {
@@ -57,10 +56,6 @@ macro_rules! step {
 impl Session for FaultSession {
     fn introduce(&mut self, badge: Badge) {
         self.inner.introduce(badge);
-    }
-
-    fn trace(&self) -> Option<TraceParent> {
-        self.inner.trace()
     }
 
     fn join(&mut self, join: Join) -> BoxFuture<'_, Result<Joined, StoreError>> {
