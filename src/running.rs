@@ -179,7 +179,8 @@ where
         Some(Some(Arc::new(selection)))
     }
 
-    /// Reads an answer to its end. No `async fn`, which would hold twice what it is given.
+    /// Reads an answer to its end.
+    #[expect(clippy::manual_async_fn, reason = "that would hold what it is given twice")]
     fn read(
         self: Arc<Self>,
         mut begun: Begun<C::Extra, C::Body>,

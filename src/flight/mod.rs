@@ -116,8 +116,8 @@ impl Driver {
         }
     }
 
-    /// Small, since every flight pays for it: what few flights come to is boxed, and what
-    /// this is given it uses in place, which an `async fn` would hold twice.
+    /// Small, since every flight pays for it: what few flights come to is boxed.
+    #[expect(clippy::manual_async_fn, reason = "that would hold the driver twice")]
     fn run(mut self) -> impl Future<Output = ()> + Send + 'static {
         async move {
             if self.flight.has_predecessor() {

@@ -102,8 +102,8 @@ impl Driver {
         Some(run)
     }
 
-    /// Drives a run, and does what is to be done at its end. No `async fn`, which would
-    /// hold the run twice.
+    /// Drives a run, and does what is to be done at its end.
+    #[expect(clippy::manual_async_fn, reason = "that would hold the run twice")]
     fn see_through(&mut self, mut run: Run) -> impl Future<Output = Next> + Send {
         async move {
             let outcome = match run.guard.lease() {

@@ -79,6 +79,21 @@ fn a_lone_caller_of_http() {
     within(used, alone + 26);
 }
 
+/// What its key leaves out of a request is kept for an answer that says `vary`: a list, and
+/// the values in it, which a request that came over a network shares with what was read.
+#[test]
+fn a_lone_caller_with_headers_outside_its_key() {
+    let runtime = runtime();
+    let key = key_fn(|request: &http::Request<_>| Some(request.uri().path().to_owned()));
+    let mut service = SingleFlightLayer::new(key).layer(Prompt::new(64));
+    let alone = measure(|| drop(request(Method::GET))).count_total;
+    let used = second(|| {
+        drop(runtime.block_on(async { service.call(request(Method::GET)).await }).unwrap())
+    });
+    // Its two headers are its own, and the path is made into a string before it is a key.
+    within(used, alone + 26 + 1 + 2 + 1);
+}
+
 /// Who finds an answer that this process holds: a key, and what it says of the response.
 #[test]
 fn a_hit() {

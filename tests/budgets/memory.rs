@@ -1,14 +1,41 @@
-//! The memory that a waiting caller holds.
+//! The memory that a caller holds.
 
 use allocation_counter::measure;
 use http::Method;
 use tower::{Layer, Service};
 
-use crate::support::{Gated, layer, look, request, runtime};
+use crate::support::{Gated, Prompt, layer, look, request, runtime};
 
 const WAITERS: usize = 1000;
 /// Bytes for each, beside its request.
 const ALLOWED: usize = 640;
+
+/// Bytes of a caller's future, beside its request and the service: it has room for these, so
+/// that a bypass allocates nothing.
+const FUTURE: usize = 96;
+/// The most bytes that a lone caller has in use at once, its request and answer with them.
+const LONE: usize = 5_000;
+
+#[test]
+fn a_callers_future_is_small() {
+    let mut service = layer().layer(Gated::default());
+    let request = request(Method::GET);
+    let given = size_of_val(&request) + size_of::<Gated>();
+    let _entered = runtime().enter();
+    assert!(size_of_val(&service.call(request)) <= given + FUTURE);
+}
+
+#[test]
+fn a_lone_caller_needs_little() {
+    let runtime = runtime();
+    let mut service = layer().layer(Prompt::new(64));
+    let mut ask = || {
+        drop(runtime.block_on(async { service.call(request(Method::GET)).await }).unwrap());
+    };
+    ask();
+    let used = measure(ask);
+    assert!(used.bytes_max <= LONE as u64, "{used:?}");
+}
 
 #[test]
 fn a_waiting_caller_holds_little_beside_its_request() {

@@ -42,28 +42,28 @@ impl Crowd {
         requests: Vec<Request<Body>>,
     ) -> Vec<JoinHandle<Bytes>> {
         let all = requests.len();
-        requests
-            .into_iter()
-            .map(|request| {
-                let (call, waiting) = (peer.call(request), Arc::clone(&self.waiting));
-                // Boxed, so that a caller's future is there once, and not twice in its task.
-                let mut call = Box::pin(call);
-                tokio::spawn(async move {
-                    let mut is_counted = false;
-                    std::future::poll_fn(|context| {
-                        let poll = call.as_mut().poll(context);
-                        if poll == Poll::Pending && !std::mem::replace(&mut is_counted, true) {
-                            let before = waiting.0.fetch_add(1, Ordering::Relaxed);
-                            if before as usize + 1 == all {
-                                waiting.1.notify_one();
-                            }
+        // Not collected, which would keep the room of the requests.
+        let mut calls = Vec::with_capacity(all);
+        for request in requests {
+            // Boxed, so that a caller's future is there once, and not twice in its task.
+            let mut call = Box::pin(peer.call(request));
+            let waiting = Arc::clone(&self.waiting);
+            calls.push(tokio::spawn(async move {
+                let mut is_counted = false;
+                std::future::poll_fn(|context| {
+                    let poll = call.as_mut().poll(context);
+                    if poll == Poll::Pending && !std::mem::replace(&mut is_counted, true) {
+                        let before = waiting.0.fetch_add(1, Ordering::Relaxed);
+                        if before as usize + 1 == all {
+                            waiting.1.notify_one();
                         }
-                        poll
-                    })
-                    .await
+                    }
+                    poll
                 })
-            })
-            .collect()
+                .await
+            }));
+        }
+        calls
     }
 
     /// All of them wait.
