@@ -126,3 +126,12 @@ fn the_examples_are_what_the_formulas_say() {
     }
     assert_eq!(page.len(), figures[0].len());
 }
+
+#[test]
+fn a_server_is_full_where_the_steps_say() {
+    let steps = Steps::read();
+    for (row, cells) in table("full") {
+        let micros: f64 = row.split(" + ").map(|step| steps.one(step).micros).sum();
+        assert_eq!(cells[1..], [micros.to_string(), round(0.7e6 / micros)], "{row}");
+    }
+}
