@@ -47,7 +47,18 @@ impl Terms {
     /// what goes on for long is sent all at once. What was sent a little before a tick is
     /// not due again with that one.
     fn tick_after(&self, sent: Instant, first: Instant) -> Instant {
-        let latest = sent + self.beat + self.soon();
+        self.last_tick(sent + self.beat + self.soon(), first)
+    }
+
+    /// When what was asked for then is due first: at the tick next to a beat later, where a
+    /// miss leaves time for more than one other try.
+    fn first_tick_after(&self, asked: Instant, first: Instant) -> Instant {
+        let latest = asked + self.beat * 3 / 2;
+        let in_time = self.stands() >= self.beat * 2;
+        if in_time { self.last_tick(latest, first) } else { asked + self.beat }
+    }
+
+    fn last_tick(&self, latest: Instant, first: Instant) -> Instant {
         let past = latest.saturating_duration_since(first).as_nanos() % self.beat.as_nanos().max(1);
         // Less than a beat.
         latest - Duration::from_nanos(u64::try_from(past).unwrap_or(0))
@@ -119,6 +130,13 @@ impl Keeper {
         Place { at, serial }
     }
 
+    /// Ticks are counted from what comes when there is nothing else.
+    fn first_due(&mut self, asked: Instant) -> Instant {
+        let first = self.first_tick.filter(|_| !self.posts.is_empty()).unwrap_or(asked);
+        self.first_tick = Some(first);
+        self.terms.first_tick_after(asked, first)
+    }
+
     /// Keeps this lease, which was asked for at `asked`, until its run is over its
     /// time limit, or idle for too long.
     pub(crate) fn hold(
@@ -129,7 +147,8 @@ impl Keeper {
         asked: Instant,
         hard_deadline: Instant,
     ) -> Place {
-        self.post(key, Duty::Lease { lease, permit, hard_deadline }, asked + self.terms.beat)
+        let due = self.first_due(asked);
+        self.post(key, Duty::Lease { lease, permit, hard_deadline }, due)
     }
 
     pub(crate) fn idle_timeout(&self) -> Duration {
@@ -149,7 +168,8 @@ impl Keeper {
         seen: mpsc::UnboundedSender<Joined>,
         now: Instant,
     ) -> Place {
-        self.post(key, Duty::Watch { join, seen }, now + self.terms.beat)
+        let due = self.first_due(now);
+        self.post(key, Duty::Watch { join, seen }, due)
     }
 
     /// Lets a flight go.
