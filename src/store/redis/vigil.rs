@@ -42,6 +42,8 @@ const QUESTIONS: u32 = 3;
 #[derive(Debug, Default)]
 pub(super) struct Vigils {
     fallen: HashMap<KeyDigest, Vec<Arc<AtomicBool>>>,
+    /// The line on which the server knows that it is to tell; 0: none.
+    told_on: u64,
     silence: Duration,
     /// After that nothing that rests on it is of use.
     until: Option<Instant>,
@@ -154,14 +156,18 @@ impl Hub {
         silence: Duration,
     ) -> Result<(Value, Option<RedisVigil>), StoreError> {
         let mut pipe = Pipeline::with_capacity(5);
-        pipe.add_command(tracking()).cmd("CLIENT").arg("CACHING").arg("YES");
-        pipe.add_command(read.clone()).cmd("TIME");
         let asked = Instant::now();
         let (line, vigil, mark, sent) = {
             let mut table = self.table();
             let Some(line) = table.line.clone().filter(|line| !self.is_deaf(line.number)) else {
                 return Ok((Value::Nil, None));
             };
+            // Told until it is known to have been heard: it may be lost with its sender.
+            if table.vigils.told_on != line.number {
+                pipe.add_command(tracking());
+            }
+            pipe.cmd("CLIENT").arg("CACHING").arg("YES");
+            pipe.add_command(read.clone()).cmd("TIME");
             let fallen = Arc::default();
             // Before it is asked: what comes right after the answer is not missed.
             table.vigils.fallen.entry(key).or_default().push(Arc::clone(&fallen));
@@ -173,16 +179,18 @@ impl Hub {
         let suspect = Suspect::new(self.limit, || self.give_up(line));
         let answers = mark.check(sent.await);
         suspect.answered(answers.as_ref().err());
-        let values = answers.map_err(|cause| error::from_redis(&cause))?;
-        let [tracking, caching, read, time] =
-            <[Value; 4]>::try_from(values).map_err(|_| error::bad_reply())?;
+        let mut values = answers.map_err(|cause| error::from_redis(&cause))?;
+        let (Some(time), Some(read)) = (values.pop(), values.pop()) else {
+            return Err(error::bad_reply());
+        };
         if error::is_redirection(&read) {
             return Ok((read, None));
         }
-        if [&tracking, &caching, &read].into_iter().any(|value| is_refused(value, &read)) {
+        if values.iter().chain([&read]).any(|value| is_refused(value, &read)) {
             self.deafen(line);
             return Ok((Value::Nil, None));
         }
+        self.table().vigils.told_on = line;
         self.pulse.beat(asked);
         Ok((Value::Array(vec![read, time]), Some(vigil)))
     }
@@ -212,7 +220,6 @@ impl Hub {
     }
 }
 
-// Told again each time: what was sent before may have been lost with its sender.
 fn tracking() -> Cmd {
     let mut tracking = Cmd::new();
     tracking.arg("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN");
