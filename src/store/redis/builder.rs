@@ -74,9 +74,10 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How many connections scripts share, where the pool is the store's own.
-    /// Defaults to 4. Three more exist beside them: for pushes, for large records and
-    /// streams, and for the keeper. A cluster has as many for each of its masters.
+    /// How many connections scripts share, where the pool is the store's own: one does
+    /// the work, and the others stand by for when it breaks. Defaults to 4. Three more
+    /// exist beside them: for pushes, for large records and streams, and for the keeper.
+    /// A cluster has as many for each of its masters.
     pub fn pool_size(mut self, size: u32) -> Self {
         self.pool_size = size;
         self
