@@ -28,6 +28,7 @@ impl KeyDigest {
     }
 
     /// Adds what `Display` writes.
+    #[cfg(feature = "redis")]
     pub(crate) fn add_to(&self, name: &mut String) {
         name.push_str(text(&digits::<64>(&self.0)));
     }

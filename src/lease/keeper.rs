@@ -5,70 +5,11 @@ use std::{sync::Arc, time::Duration};
 use slab::Slab;
 use tokio::{sync::mpsc, time::Instant};
 
-use super::{Lease, LeaseEnd, Permit};
+use super::{Lease, LeaseEnd, Permit, Terms};
 use crate::{
-    config::Config,
     id::{FlightId, FlightRef, KeyDigest, WaiterId},
     store::{Beat, BeatReply, EndStatus, Join, Joined, Loss, StoreError},
 };
-
-/// The times of a layer's leases.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
-    pub(crate) lease: Duration,
-    pub(crate) beat: Duration,
-    pub(crate) margin: Duration,
-    pub(crate) hard_timeout: Duration,
-    pub(crate) idle_timeout: Duration,
-}
-
-impl Terms {
-    pub(crate) fn new(config: &Config) -> Self {
-        Self {
-            lease: config.lease(),
-            beat: config.heartbeat(),
-            margin: config.margin(),
-            hard_timeout: config.hard_timeout,
-            idle_timeout: config.idle_timeout,
-        }
-    }
-
-    /// How long a lease stands for its owner.
-    pub(crate) fn stands(&self) -> Duration {
-        self.lease - self.margin
-    }
-
-    /// How long a waiter's mark lasts from one watch on.
-    pub(crate) fn mark(&self) -> Duration {
-        self.beat * 5 / 2
-    }
-
-    /// When what was sent then is due again: at a tick, a beat later or sooner, so that
-    /// what goes on for long is sent all at once. What was sent a little before a tick is
-    /// not due again with that one.
-    fn tick_after(&self, sent: Instant, first: Instant) -> Instant {
-        self.last_tick(sent + self.beat + self.soon(), first)
-    }
-
-    /// When what was asked for then is due first: at the tick next to a beat later, where a
-    /// miss leaves time for more than one other try.
-    fn first_tick_after(&self, asked: Instant, first: Instant) -> Instant {
-        let latest = asked + self.beat * 3 / 2;
-        let in_time = self.stands() >= self.beat * 2;
-        if in_time { self.last_tick(latest, first) } else { asked + self.beat }
-    }
-
-    fn last_tick(&self, latest: Instant, first: Instant) -> Instant {
-        let past = latest.saturating_duration_since(first).as_nanos() % self.beat.as_nanos().max(1);
-        // Less than a beat.
-        latest - Duration::from_nanos(u64::try_from(past).unwrap_or(0))
-    }
-
-    /// What falls due so soon goes along with what is sent.
-    fn soon(&self) -> Duration {
-        self.beat / 8
-    }
-}
 
 /// Renews the leases of a process and watches the flights that it follows.
 #[derive(Debug)]

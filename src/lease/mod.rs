@@ -13,12 +13,14 @@ mod permit;
 mod probe;
 #[cfg(all(test, shuttle))]
 mod races;
+mod terms;
 
 pub(crate) use self::{
     cell::{Lease, LeaseEnd},
     guard::{OwnerGuard, WatchGuard},
     handle::KeeperHandle,
-    keeper::{Keeper, Terms},
+    keeper::Keeper,
     permit::Permit,
     probe::Probe,
+    terms::Terms,
 };
