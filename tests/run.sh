@@ -82,9 +82,9 @@ step cargo fmt --check
 step cargo clippy --all-targets --all-features --quiet -- -D warnings
 # With a test beside it, what the library depends on is built as it is for all the others.
 step cargo clippy --lib --test docs --quiet -- -D warnings
-step cargo clippy --lib --test docs --no-default-features --quiet -- -D warnings
-# And here with what its own features bring, no more. It is also what the fuzz targets of
-# fuzz/ drive; `fuzz/run.sh` runs them.
+# And with what its own features bring, no more: without any, and with all. The latter is
+# also what the fuzz targets of fuzz/ drive; `fuzz/run.sh` runs them.
+step cargo rustc --lib --no-default-features --profile check --quiet -- -D warnings
 step cargo rustc --lib --all-features --profile check --quiet -- --cfg fuzzing -D warnings
 RUSTDOCFLAGS="-D warnings" step cargo doc --no-deps --all-features --quiet
 step cargo build --examples --all-features --quiet
