@@ -54,7 +54,7 @@ pub(super) enum Told {
     Lost(Loss),
     /// It has lost the record, and may have heard of the end before that: others may have
     /// owned since.
-    Forgotten,
+    LostSince,
     /// It did not answer in time.
     Unheard,
 }
@@ -292,7 +292,7 @@ impl Driver {
                     self.core.counts.published(bytes as u64);
                     return Told::Heard;
                 }
-                Ok(Finished::Lost(Loss::Missing)) if doubted => return Told::Forgotten,
+                Ok(Finished::Lost(Loss::Missing)) if doubted => return Told::LostSince,
                 Ok(Finished::Lost(loss)) => {
                     if matches!(loss, Loss::Superseded { .. }) {
                         self.core.counts.fenced();

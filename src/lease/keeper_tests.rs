@@ -296,7 +296,7 @@ async fn a_watch_goes_on_while_the_flight_does() {
     let place = rig.keeper.watch(key(), join, sender, now);
     assert_eq!(rig.sent(1000), [place]);
     let left = Duration::from_secs(2);
-    let follow = Joined::Follow { flight, left, rank: 0, pieces: 0 };
+    let follow = Joined::Follow { flight, left, rank: 0, pieces: 0, trace: None };
     rig.answer(place, 1000, 1001, Ok(BeatReply::Watched(follow)));
     assert!(matches!(seen.try_recv(), Ok(Joined::Follow { .. })));
     assert_eq!(rig.sent(2000), [place]);

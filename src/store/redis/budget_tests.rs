@@ -3,7 +3,10 @@ use std::collections::BTreeMap;
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
-use crate::{id::FlightId, store::Loss};
+use crate::{
+    id::FlightId,
+    store::{Loss, StoreErrorKind},
+};
 
 const KEEP: Duration = Duration::from_secs(30);
 
