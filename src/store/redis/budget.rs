@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::{error, gate::TRANSFER};
 use crate::{
     id::{FlightRef, KeyDigest},
-    store::{Append, Appended, StoreError},
+    store::{Append, Appended, StoreError, StoreErrorKind},
 };
 
 /// The bound, and what is held within it.
@@ -272,7 +272,7 @@ impl Hold {
 
     /// Nothing was written, unless the error leaves that open.
     pub(super) fn failed(self, error: &StoreError) {
-        if !error.leaves_open() {
+        if !matches!(error.kind(), StoreErrorKind::TimedOut | StoreErrorKind::Disconnected) {
             self.give_back();
         }
     }

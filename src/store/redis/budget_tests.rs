@@ -3,10 +3,7 @@ use std::collections::BTreeMap;
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
-use crate::{
-    id::FlightId,
-    store::{Loss, StoreErrorKind},
-};
+use crate::{id::FlightId, store::Loss};
 
 const KEEP: Duration = Duration::from_secs(30);
 
