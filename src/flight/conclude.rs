@@ -52,6 +52,9 @@ pub(super) enum Told {
     Heard,
     /// The flight was not this process's to end any more.
     Lost(Loss),
+    /// It has lost the record, and may have heard of the end before that: others may have
+    /// owned since.
+    LostSince,
     /// It did not answer in time.
     Unheard,
 }
@@ -161,7 +164,8 @@ impl Driver {
     }
 
     /// Puts the answer where other processes find it, unless none asks for it. Where the
-    /// store has lost the record meanwhile, those who wait are no worse off for it.
+    /// store has lost the record meanwhile, those who wait are no worse off for it: unless
+    /// the flight may have been over by then, and this an answer from before they asked.
     async fn publish(&mut self, mut run: Run, shared: &SharedRun) {
         let Some(lease) = run.guard.lease().cloned() else { return };
         let publication = run.publication.take();
@@ -251,6 +255,7 @@ impl Driver {
         let mut finish = ending.of(lease.flight());
         let reused = !finish.fresh.min(self.core.config.reuse).is_zero();
         let mut wanted = reused || lease.waiters() > 0 || self.is_small(&answer);
+        let mut doubted = false;
         for _ in 0..TRIES {
             if wanted && finish.record.is_none() && finish.seal.is_none() {
                 match &mut answer {
@@ -274,7 +279,7 @@ impl Driver {
                     }
                 }
             }
-            match self.send(lease, &mut finish, reuse).await {
+            match self.send(lease, &mut finish, reuse, &mut doubted).await {
                 Ok(Finished::Wanted) => wanted = true,
                 Ok(Finished::Gap { next }) => {
                     finish.seal = None;
@@ -287,6 +292,7 @@ impl Driver {
                     self.core.counts.published(bytes as u64);
                     return Told::Heard;
                 }
+                Ok(Finished::Lost(Loss::Missing)) if doubted => return Told::LostSince,
                 Ok(Finished::Lost(loss)) => {
                     if matches!(loss, Loss::Superseded { .. }) {
                         self.core.counts.fenced();
@@ -307,12 +313,14 @@ impl Driver {
 
     /// Sends `finish` until it is answered: some times, and for as long as a lease takes
     /// where it fails sooner, as it does while the store is known to be away. Not where
-    /// it has no room, and not when the lease is over.
+    /// it has no room, and not when the lease is over. `doubted` is set where it may have
+    /// been heard and was not answered.
     async fn send(
         &mut self,
         lease: &Lease,
         finish: &mut Finish,
         reuse: Reuse,
+        doubted: &mut bool,
     ) -> Result<Finished, StoreError> {
         let give_up = Instant::now() + self.core.config.lease;
         let mut pauses = Pauses::new();
@@ -325,6 +333,7 @@ impl Driver {
                 answered => return answered,
             };
             sent += 1;
+            *doubted |= error.leaves_open();
             let again = Instant::now() + pauses.next();
             if sent >= TRIES && again > give_up {
                 return Err(error);

@@ -1,10 +1,10 @@
 //! Stored answers and ends: what callers get that asks for no run here.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
-use super::{Driver, Next, inflow::Flow, step::Sighting};
+use super::{Driver, Next, inflow::Flow, step::Step};
 use crate::{
     error::FailureKind,
     flights::{Origin, Verdict},
@@ -86,22 +86,32 @@ impl Driver {
         self.give_out(&record, self.known, Origin::Elsewhere)
     }
 
-    /// Whether a flight runs that a push has told the end of, as whoever may publish can:
-    /// how it stands.
-    pub(super) async fn still_runs(&mut self, followed: FlightRef) -> Option<Sighting> {
+    /// Asks the store about an end that a push has told of and that costs callers their
+    /// answer, since whoever may publish can tell of one: what is to be done. Who hears of
+    /// a newer flight meanwhile takes nothing of the older one.
+    pub(super) async fn confirm(&mut self, told: Step, followed: FlightRef) -> Step {
         let look = self.join(true);
         match self.session.open().join(look).await {
-            Ok(Joined::Follow { flight, left, rank, pieces, trace }) if flight == followed => {
-                return Some(Sighting { flight, left, rank, pieces, trace });
-            }
-            // It is waited for nobody there, or may be.
-            Ok(Joined::Follow { .. }) | Err(_) => {
+            Ok(Joined::Follow { flight, .. }) if flight != followed && told.leaves_alone() => {
                 self.marked = true;
                 self.unmark();
+                // With nothing of either: a newer one might end the same way for ever.
+                Step::Take(Joined::Private { left: Duration::ZERO })
             }
-            Ok(_) => {}
+            Ok(joined @ (Joined::Follow { .. } | Joined::Done { .. })) => {
+                self.step_from_look(joined, followed)
+            }
+            Ok(Joined::Failed { flight, status, report }) if flight != followed => {
+                Step::Take(Joined::Failed { flight, status, report })
+            }
+            Ok(_) => told,
+            Err(_) => {
+                // It may wait for nobody there.
+                self.marked = true;
+                self.unmark();
+                told
+            }
         }
-        None
     }
 
     /// Gives a record's answer to all callers. None where it cannot be read, or is of a

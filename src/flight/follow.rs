@@ -105,10 +105,7 @@ impl Driver {
                         return Ok(Next::Over.into());
                     }
                     pushed = self.session.open().pushed() => match Step::from_push(pushed, flight) {
-                        step if step.costs(inflow.has_begun()) => {
-                            let runs = self.still_runs(flight).await;
-                            runs.map_or(step, Step::Wait)
-                        }
+                        step if step.costs(inflow.has_begun()) => self.confirm(step, flight).await,
                         step => step,
                     },
                     joined = watch.seen() => {
@@ -221,7 +218,7 @@ impl Driver {
         }
     }
 
-    fn step_from_look(&mut self, joined: Joined, followed: FlightRef) -> Step {
+    pub(super) fn step_from_look(&mut self, joined: Joined, followed: FlightRef) -> Step {
         // A newer owner: nothing older is taken from now on.
         if let Joined::Follow { flight, .. } = &joined {
             self.know(flight.token);

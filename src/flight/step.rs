@@ -67,6 +67,14 @@ impl Step {
         }
     }
 
+    /// Whether callers are to run alone, as what it tells of is not shared.
+    pub(super) fn leaves_alone(&self) -> bool {
+        matches!(
+            self,
+            Self::Ended(StreamEnd { status: EndStatus::Private | EndStatus::TooLarge, .. })
+        )
+    }
+
     pub(super) fn from_push(pushed: Pushed, followed: FlightRef) -> Self {
         match pushed {
             Pushed::Gap => Self::Look,

@@ -86,6 +86,12 @@ impl StoreError {
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
     }
+
+    /// Whether what was asked may have been done all the same.
+    pub(crate) fn leaves_open(&self) -> bool {
+        use StoreErrorKind::{Disconnected, Reply, TimedOut};
+        matches!(self.kind, TimedOut | Disconnected | Reply)
+    }
 }
 
 impl fmt::Display for StoreError {

@@ -29,6 +29,7 @@ pub(crate) struct Line {
     delay: Arc<AtomicU64>,
     late_join: Arc<AtomicU64>,
     lost_join: Arc<AtomicBool>,
+    lost_finish: Arc<AtomicBool>,
     deaf: Arc<AtomicBool>,
     beatless: Arc<AtomicBool>,
     bad_reads: Arc<AtomicUsize>,
@@ -43,7 +44,7 @@ pub(crate) struct Line {
 impl Line {
     pub(crate) fn new(store: &MemoryStore) -> Self {
         let (cut, refusing, delay, late_join, lost_join, deaf, beatless) = Default::default();
-        let (bad_reads, held_beats, errors, appends, attempts) = Default::default();
+        let (lost_finish, bad_reads, held_beats, errors, appends, attempts) = Default::default();
         let store = store.clone();
         Self {
             store,
@@ -52,6 +53,7 @@ impl Line {
             delay,
             late_join,
             lost_join,
+            lost_finish,
             deaf,
             beatless,
             bad_reads,
@@ -75,6 +77,11 @@ impl Line {
     /// The next `join` comes to the store, and its answer is lost.
     pub(crate) fn lose_join_answer(&self) {
         self.lost_join.store(true, SeqCst);
+    }
+
+    /// The next end comes to the store, and its answer is lost.
+    pub(crate) fn lose_finish_answer(&self) {
+        self.lost_finish.store(true, SeqCst);
     }
 
     async fn travel(&self) -> Result<(), StoreError> {
@@ -240,7 +247,11 @@ impl Session for Cuttable<dyn Session> {
     fn finish(&mut self, finish: Finish) -> BoxFuture<'_, Result<Finished, StoreError>> {
         Box::pin(async {
             self.0.travel().await?;
-            self.1.finish(finish).await
+            let finished = self.1.finish(finish).await;
+            if self.0.lost_finish.swap(false, SeqCst) {
+                self.0.time_out().await?;
+            }
+            finished
         })
     }
 

@@ -8,7 +8,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::time::{Instant, advance, sleep, sleep_until};
 use tower::util::BoxCloneSyncService;
-use tower_singleflight::{Config, ConfigBuilder, FlightPhase, MemoryStore};
+use tower_singleflight::{Config, ConfigBuilder, Delivery, FlightPhase, MemoryStore};
 
 use crate::{
     rig::*,
@@ -72,6 +72,58 @@ async fn lost_data_ends_no_run_that_is_read_elsewhere() {
     drop(remote);
     sleep(BEAT * 5).await;
     assert!(fleet.taps.is_dropped(0));
+}
+
+/// A push tells that a flight has failed that a caller elsewhere has begun with; the look
+/// that asks whether it is so finds a newer one, or its answer.
+#[tokio::test(start_paused = true)]
+async fn who_hears_of_a_newer_flight_takes_nothing_of_an_older_one() {
+    for is_over in [true, false] {
+        let fleet = fleet::<4>(config());
+        let owner = fleet.nodes[0].open("/a").await;
+        let mut remote = fleet.nodes[1].open("/a").await;
+        fleet.taps.send(0, "one");
+        assert_eq!(remote.next().await.unwrap(), "one");
+        fleet.lines[1].slow(ms(500));
+        fleet.taps.fail(0, "broke off");
+        assert!(owner.rest().await.is_err());
+        until(|| fleet.nodes[0].in_air() == 0).await;
+        let others = [fleet.nodes[2].open("/a").await, fleet.nodes[3].open("/a").await];
+        fleet.taps.send(1, "one");
+        if !is_over {
+            sleep(ms(1200)).await;
+        }
+        fleet.taps.send(1, " two");
+        fleet.taps.end(1);
+        for other in others {
+            assert_eq!(other.rest().await.unwrap(), "one two");
+        }
+        assert_eq!(remote.rest().await, Ok(" two".into()), "over: {is_over}");
+        assert_eq!(fleet.taps.runs(), 2);
+    }
+}
+
+/// But who waited for what is not shared runs alone at once: all that follow might end so.
+#[tokio::test(start_paused = true)]
+async fn who_waited_for_what_is_not_shared_waits_for_no_newer_flight() {
+    let config = config().max_share_bytes(1000).delivery(Delivery::Buffered);
+    let fleet = fleet::<3>(config);
+    let _owner = fleet.nodes[0].opening("/a");
+    until(|| fleet.taps.runs() == 1).await;
+    let remote = fleet.nodes[1].opening("/a");
+    until(|| fleet.nodes[1].in_air() == 1).await;
+    sleep(ms(10)).await;
+    fleet.lines[1].slow(ms(500));
+    fleet.taps.send(0, &"0123456789".repeat(200));
+    sleep(ms(100)).await;
+    let _other = fleet.nodes[2].opening("/a");
+    until(|| fleet.taps.runs() == 2).await;
+    let began = Instant::now();
+    until(|| fleet.taps.runs() == 3).await;
+    assert!(began.elapsed() < ms(500), "{:?}", began.elapsed());
+    fleet.taps.send(2, "alone");
+    fleet.taps.end(2);
+    assert_eq!(remote.await.unwrap().rest().await.unwrap(), "alone");
 }
 
 #[tokio::test(start_paused = true)]

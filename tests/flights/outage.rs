@@ -1,6 +1,9 @@
 //! Owners that are cut off, and a store that is away.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
 
 use futures_util::future::join_all;
 use tower_singleflight::{Config, FailureKind, LeaseLoss, MemoryStore, StoreDown};
@@ -254,6 +257,28 @@ async fn f8_an_answer_that_is_there_is_not_made_again_for_lost_data() {
     assert!(answer.took <= ms(10_000) + BEAT + ms(100), "{:?}", answer.took);
     assert_eq!((counts.calls(), a.layer.stats().fenced), (1, 0));
     until(|| a.in_air() + b.in_air() == 0).await;
+}
+
+/// The store has heard of the end, nobody waited, and another runs; then all is lost. Who
+/// was never answered does not own again: the answer is from before the others asked.
+#[tokio::test(start_paused = true)]
+async fn f8_an_end_that_may_have_been_heard_is_not_owned_again_for() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let inner = inner(&counts, |nth| async move {
+        tokio::time::sleep(ms(if nth == 0 { 1000 } else { 10_000 })).await;
+        answer(format!("run {nth}"))
+    });
+    let line = Line::new(&store);
+    let a = Node::new(line.clone(), &inner, Config::default());
+    let b = Node::new(store.clone(), &inner, Config::default());
+    line.lose_finish_answer();
+    assert_eq!(a.call("/a").await.text(), "run 0");
+    let next = b.call("/a");
+    until(|| counts.calls() == 2).await;
+    store.clear();
+    assert_eq!(next.await.text(), "run 1");
+    until(|| a.in_air() + b.in_air() == 0).await;
+    assert_eq!((counts.calls(), counts.dropped(), line.errors.load(SeqCst)), (2, 0, 1));
 }
 
 /// What is granted to an owner that asks again, too late to be used, is let go at once:

@@ -9,7 +9,7 @@ struct Bodies<'a> {
     history: &'a History,
     ledger: &'a Ledger,
     rules: Rules,
-    /// When each process was told to follow which token, by record.
+    /// When each process was told to follow which token, or knew of it, by record.
     followed: HashMap<(usize, u64), Vec<(Time, u64)>>,
 }
 
@@ -20,8 +20,11 @@ pub(super) fn check(history: &History, ledger: &Ledger, rules: Rules, faults: &m
     }
     let mut followed = HashMap::<_, Vec<_>>::new();
     for step in &history.steps {
-        if let (Deed::Followed { flight, .. }, Some(node)) = (&step.deed, step.node) {
-            followed.entry((node, step.record)).or_default().push((step.at, flight.token));
+        if let (Deed::Followed { asker, flight }, Some(node)) = (&step.deed, step.node) {
+            // What a keeper is told comes to its driver later: so far that knows what the
+            // watch says.
+            let token = if asker.watch { asker.known } else { flight.token };
+            followed.entry((node, step.record)).or_default().push((step.at, token));
         }
     }
     let bodies = Bodies { history, ledger, rules, followed };
@@ -81,13 +84,18 @@ impl Bodies<'_> {
 
     fn is_of_here(&self, caller: &Caller, run: &Run) -> Result<(), String> {
         let Some(over) = run.over else { return Ok(()) };
-        // An owner that the store did not hear of its end follows itself for a while.
-        let told =
-            |token: u64| self.told(caller.node, token).any(|(at, of)| *of == token && *at > over);
-        if !self.is_late(caller, over, self.rules.here) || run.token.is_some_and(told) {
+        if !self.is_late(caller, over, self.rules.here) {
             return Ok(());
         }
+        // An owner that the store did not hear of its end follows itself for a while, under
+        // the token that it had last.
         let flight = run.token.and_then(|token| self.ledger.last_flight(token));
+        let mut tokens = run.token.into_iter().chain(flight.map(|flight| flight.token));
+        let told =
+            |token: u64| self.told(caller.node, token).any(|(at, of)| *of == token && *at > over);
+        if tokens.any(told) {
+            return Ok(());
+        }
         Err(format!("a run here that was over at {over} us, of {flight:?}"))
     }
 

@@ -39,6 +39,9 @@ struct Record {
     lost: bool,
     /// Those who owned when data was lost, and have not owned again.
     lost_owners: Vec<(Flight, Who)>,
+    /// Those whose flight was forgotten, which they hear of when they renew: until when
+    /// they may.
+    forgotten: Vec<(Flight, Who, Time)>,
 }
 
 /// A waiter's name and its process.
@@ -116,7 +119,10 @@ impl Ledger {
                 Ok(())
             }
             Deed::Forgot => {
-                record.owner.iter_mut().for_each(|owner| owner.over = true);
+                if let Some(owner) = record.owner.as_mut().filter(|owner| !owner.over) {
+                    owner.over = true;
+                    record.forgotten.push((owner.flight, owner.who, owner.until));
+                }
                 Ok(())
             }
             Deed::Told { flight, how, outcome, .. } => self.same(*flight, Some(how), *outcome),
@@ -126,6 +132,9 @@ impl Ledger {
             Deed::DataLost => {
                 for record in self.records.values_mut() {
                     record.lost = true;
+                    // That it was forgotten is lost, too.
+                    let forgotten = record.forgotten.drain(..).filter(|(.., until)| at < *until);
+                    record.lost_owners.extend(forgotten.map(|(flight, who, _)| (flight, who)));
                     if let Some(owner) = record.owner.take().filter(|owner| !owner.over) {
                         record.lost_owners.push((owner.flight, owner.who));
                     }

@@ -223,6 +223,70 @@ fn an_outcome_from_before_the_question_is_found() {
     finds("a run here that was over", |history| history.callers.push(caller(1, 5100, 20)));
 }
 
+/// The store did not hear that a run was over, and its process follows itself for a while,
+/// also where it owned again after a loss of all data.
+#[test]
+fn a_process_that_follows_itself_is_no_fault() {
+    let late = |token: u64| {
+        let mut history = good();
+        let flight = Flight { token, id: 7 };
+        add(&mut history, 9000, 2, granted(Flight { token: 30, id: 3 }, 300, 0, 9000));
+        add(&mut history, 9500, 2, Deed::DataLost);
+        add(&mut history, 10000, 2, granted(Flight { token: 40, id: 4 }, 300, 30, 10000));
+        add(&mut history, 12500, 2, Deed::Followed { asker: asker(400, 0), flight });
+        add(&mut history, 12600, 2, Deed::Left { waiter: 400 });
+        history.runs.insert(3, run(30, 2, 11000));
+        history.callers.push(caller(2, 12500, 30));
+        faults(&history, RULES)
+    };
+    assert_eq!([late(30), late(40)], [Vec::<String>::new(), Vec::new()]);
+    assert!(late(41).join("").contains("a run here that was over"));
+}
+
+/// With all data it is lost, too, that a flight was forgotten: its owner owns again, and its
+/// run is a newer flight's than that of who owned meanwhile.
+#[test]
+fn a_forgotten_run_that_is_owned_again_is_no_older_one() {
+    let after = |lost: Time| {
+        let mut history = good();
+        let flight = |token: u64| Flight { token, id: token.into() };
+        add(&mut history, 9000, 2, granted(flight(30), 300, 0, 9000));
+        add(&mut history, 9100, 2, Deed::Forgot);
+        add(&mut history, 9200, 3, granted(flight(40), 400, 0, 9200));
+        add(&mut history, lost, 3, Deed::DataLost);
+        add(&mut history, 12800, 2, granted(flight(50), 300, 30, 12800));
+        add(&mut history, 12850, 1, Deed::Followed { asker: asker(500, 0), flight: flight(50) });
+        add(&mut history, 12900, 2, ended(flight(50)));
+        add(&mut history, 12900, 1, told(500, flight(50)));
+        history.runs.insert(3, run(30, 2, 12900));
+        history.callers.push(Caller { head: Some(12950 * MS), ..caller(1, 12840, 30) });
+        faults(&history, RULES).join("")
+    };
+    assert_eq!(after(9300), "");
+    assert!(after(12500).contains("its process followed 50"), "{}", after(12500));
+}
+
+/// What a keeper has found is on its way to its driver, which may hand an older flight's
+/// answer on meanwhile, and knows of it when it says so.
+#[test]
+fn a_keeper_knows_more_than_its_driver() {
+    let before = |known: u64| {
+        let mut history = good();
+        let asker = Asker { waiter: OWNER, known, watch: true };
+        add(&mut history, 4015, 0, Deed::Followed { asker, flight: TWO });
+        history.steps.insert(3, step(1005, 0, ended(ONE)));
+        history.steps.retain(|step| {
+            !matches!(&step.deed, Deed::Followed { asker, flight }
+            if asker.waiter == OWNER && !asker.watch && *flight == TWO)
+        });
+        history.runs.insert(1, run(10, 3, 3500));
+        history.callers[0] = caller(0, 1, 10);
+        faults(&history, RULES).join("")
+    };
+    assert!(!before(10).contains("its process followed"), "{}", before(10));
+    assert!(before(20).contains("its process followed 20"), "{}", before(20));
+}
+
 #[test]
 fn bytes_of_two_runs_and_short_bodies_are_found() {
     finds("no run's whole text", |history| {

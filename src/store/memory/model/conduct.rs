@@ -76,6 +76,8 @@ pub(super) struct Driver {
     pub(super) finishes: u8,
     /// Times in a row that no end was heard.
     pub(super) unheard: u8,
+    /// An end of its flight may have been heard.
+    pub(super) doubted: bool,
     pub(super) last: String,
 }
 
@@ -183,6 +185,7 @@ impl Conduct {
             asks: false,
             finishes: 0,
             unheard: 0,
+            doubted: false,
             last: "start".into(),
         });
         if std::mem::replace(&mut driver.asks, true) {

@@ -264,7 +264,18 @@ impl World {
             Some(Said::Found(Found::Follow { flight: of, left, pieces })) if of == flight => {
                 return self.heed(n, Heard::Wait { left, pieces }, rules);
             }
-            None | Some(Said::Found(Found::Follow { .. })) => {
+            Some(Said::Found(Found::Follow { .. })) if end.0 != EndStatus::Failed => {
+                self.mark(n);
+                self.unmark(n, rules);
+                return self.take_found(n, Found::Private, rules);
+            }
+            Some(Said::Found(found @ (Found::Follow { .. } | Found::Done { .. }))) => {
+                return self.heed_look(n, found, flight, rules);
+            }
+            Some(Said::Found(found @ Found::Failed(of))) if of != flight => {
+                return self.take_found(n, found, rules);
+            }
+            None => {
                 self.mark(n);
                 self.unmark(n, rules);
             }

@@ -66,6 +66,7 @@ impl Conduct {
                 Some(_) => (driver.finishes + 1, 0),
                 None => (driver.finishes, driver.unheard + 1),
             };
+            driver.doubted |= said.is_none();
         }
         if let (Ask::Join { .. }, Some(Said::Found(Found::Follow { flight, .. }))) = (ask, said) {
             driver.known = driver.known.max(flight.token);
@@ -90,7 +91,7 @@ impl Conduct {
                         };
                         let flight = Name { token: *token, id };
                         (driver.mode, driver.known) = (Mode::Owns(flight), *token);
-                        (driver.finishes, driver.unheard) = (0, 0);
+                        (driver.finishes, driver.unheard, driver.doubted) = (0, 0, false);
                         // With the same run, where the store had lost it.
                         let old = old.and_then(|old| self.held.get(&key(old)));
                         let wanted = old.is_some_and(|old| old.missing && old.wanted) || ended;
@@ -145,8 +146,10 @@ impl Conduct {
             {
                 let lost = said == Some(&Said::Lost(Lost::Missing));
                 let answer = matches!(status, EndStatus::Done | EndStatus::TooLarge);
-                let once = self.held.get(&key(flight)).is_some_and(|held| !held.again);
-                driver.mode = if lost && answer && once { Mode::Ended(flight) } else { Mode::Gone };
+                // Once, and where nobody can have owned since.
+                let held = self.held.get(&key(flight));
+                let may = held.is_some_and(|held| !held.again) && !driver.doubted;
+                driver.mode = if lost && answer && may { Mode::Ended(flight) } else { Mode::Gone };
             }
             _ => {}
         }

@@ -173,6 +173,8 @@ pub(super) struct Ending {
     pub(super) tries: u8,
     /// It was not heard the last time.
     pub(super) unheard: bool,
+    /// It was not answered once, and may have been heard.
+    pub(super) doubted: bool,
     /// There is an answer, for which the flight is owned again where it is lost.
     pub(super) offer: bool,
 }
@@ -248,7 +250,8 @@ pub(super) enum Verdict {
 impl Ending {
     pub(super) fn new(status: EndStatus, wanted: bool) -> Self {
         let offer = status == EndStatus::Done;
-        Self { status, wanted, with: With::Nothing, tries: 0, unheard: false, offer }
+        let (unheard, doubted) = (false, false);
+        Self { status, wanted, with: With::Nothing, tries: 0, unheard, doubted, offer }
     }
 }
 

@@ -131,11 +131,13 @@ impl World {
             }
             // Tried again, and a little later where it comes to nothing anyway.
             None if stands => {
-                ending.unheard = true;
+                (ending.unheard, ending.doubted) = (true, true);
                 own.feed.rests |= cut;
             }
             None => return self.concluded(n, false, rules),
-            Some(Said::Lost(Lost::Missing)) if ending.offer && stands && own.lost.is_none() => {
+            Some(Said::Lost(Lost::Missing))
+                if ending.offer && !ending.doubted && stands && own.lost.is_none() =>
+            {
                 return self.own_again(n, rules);
             }
             Some(_) => return self.concluded(n, true, rules),
@@ -143,7 +145,8 @@ impl World {
         self.settle(n, rules);
     }
 
-    /// The store has lost the record: nobody can have owned since, or that will be said.
+    /// The store has lost the record, and had not heard of the end: nobody can have owned
+    /// since, or that will be said.
     fn own_again(&mut self, n: usize, rules: &Rules) {
         let id: Id = self.fresh(n, rules);
         self.set_step(n, Step::Again { id });
