@@ -86,6 +86,10 @@ step cargo clippy --lib --test docs --quiet -- -D warnings
 # also what the fuzz targets of fuzz/ drive; `fuzz/run.sh` runs them.
 step cargo rustc --lib --no-default-features --profile check --quiet -- -D warnings
 step cargo rustc --lib --all-features --profile check --quiet -- --cfg fuzzing -D warnings
+# Advisories are fetched, and new ones are nobody's fault here: `cargo deny check` has them.
+if cargo deny --version >/dev/null 2>&1; then
+    step cargo deny check licenses bans sources
+fi
 RUSTDOCFLAGS="-D warnings" step cargo doc --no-deps --all-features --quiet
 step cargo build --examples --all-features --quiet
 # What threads share by hand, in many orders of them: a build of its own.
