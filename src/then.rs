@@ -19,8 +19,8 @@ pin_project! {
     }
 }
 
-/// Drives `first`, drops it, and drives what `next` makes of its output; or ends with what
-/// it breaks off with.
+/// Drives `first`, asks `next` what its output comes to, drops `first`, and drives that; or
+/// ends with what `next` breaks off with, and then `first` goes with the whole.
 ///
 /// An `async` block that does the same has room for both of them, and once more for
 /// what it was given.
