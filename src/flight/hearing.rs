@@ -23,14 +23,14 @@ pub(super) struct Hearing {
     due: Option<Instant>,
     /// The flight that is listened for.
     flight: Option<FlightRef>,
-    /// How many had come to it by the last word.
-    joins: u32,
+    /// How many had come to which flight by the last word.
+    joins: Option<(FlightRef, u32)>,
 }
 
 impl Hearing {
     /// Where the store is in memory there is no trip to be saved.
     pub(super) fn new(is_remote: bool) -> Self {
-        Self { due: is_remote.then(|| Instant::now() + AFTER), flight: None, joins: 0 }
+        Self { due: is_remote.then(|| Instant::now() + AFTER), flight: None, joins: None }
     }
 
     /// Keeps the lease's count of waiters up until something else happens. Never ready;
@@ -44,9 +44,9 @@ impl Hearing {
         loop {
             let news = lease.news();
             if lease.waiters() > 0 {
-                if self.flight.take().is_some() {
-                    session.deafen();
-                }
+                // Also where listening was cut short.
+                self.flight = None;
+                session.deafen();
                 news.await;
                 continue;
             }
@@ -80,7 +80,8 @@ impl Hearing {
         self.flight = Some(flight);
         let Ok(joins) = heard else { return };
         // Those who were heard of before may have left.
-        if joins > std::mem::replace(&mut self.joins, joins) {
+        let before = self.joins.replace((flight, joins)).filter(|(of, _)| *of == flight);
+        if joins > before.map_or(0, |(_, joins)| joins) {
             lease.set_waiters(lease.waiters().max(1));
         }
     }

@@ -6,6 +6,9 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 
+/// What two tries take that nobody answers, by a store's default limit.
+const TRIES: Duration = Duration::from_millis(500);
+
 /// The times of a layer's leases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
@@ -45,10 +48,11 @@ impl Terms {
     }
 
     /// When what was asked for then is due first: at the tick next to a beat later, where a
-    /// miss leaves time for more than one other try.
+    /// miss leaves time for more than one other try, also of such as nobody answers.
     pub(super) fn first_tick_after(&self, asked: Instant, first: Instant) -> Instant {
         let latest = asked + self.beat * 3 / 2;
-        let in_time = self.stands() >= self.beat * 2;
+        let left = self.stands().saturating_sub(self.beat * 3 / 2);
+        let in_time = left >= (self.beat / 2).max(TRIES);
         if in_time { self.last_tick(latest, first) } else { asked + self.beat }
     }
 

@@ -74,7 +74,6 @@ impl Fleet {
         until("all callers", || self.asked() == count).await;
     }
 
-    /// Commands that the server ran on anybody's data so far.
     /// How many processes listen to the one channel that there is.
     fn listeners(&self) -> usize {
         match &self.redis.lines(&["PUBSUB", "CHANNELS"])[..] {
@@ -83,6 +82,14 @@ impl Fleet {
         }
     }
 
+    /// How often any process has stopped to listen.
+    fn deafened(&self) -> u64 {
+        let stats = self.redis.lines(&["INFO", "commandstats"]);
+        let calls = stats.iter().find_map(|line| line.strip_prefix("cmdstat_unsubscribe:calls="));
+        calls.map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())
+    }
+
+    /// Commands that the server ran on anybody's data so far.
     fn commands(&self) -> u64 {
         let stats = self.redis.lines(&["INFO", "commandstats"]);
         let ours = ["info", "quit", "ping", "pubsub", "hello", "client"];
@@ -190,6 +197,7 @@ async fn l10_chosen_requests_take_no_part() {
     for shared in [false, true] {
         let (runs, mut waiting) = (fleet.runs.total(), Vec::new());
         if shared {
+            let deafened = fleet.deafened();
             // A flight of the very key that they would have.
             for (server, http2) in [(0, false), (1, true), (1, false)] {
                 waiting.push(fleet.ask(server, http2, get("/")).await);
@@ -202,7 +210,9 @@ async fn l10_chosen_requests_take_no_part() {
                 flights.filter(|flight| flight.phase != joining).count() == 2
             })
             .await;
-            until("both listen", || fleet.listeners() == 2).await;
+            // The owner has heard of who follows, and listens no more.
+            let follows = || fleet.deafened() > deafened && fleet.listeners() == 1;
+            until("the follower listens alone", follows).await;
         }
         let before = fleet.commands();
         let mut asked = Vec::new();

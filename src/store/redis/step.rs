@@ -208,7 +208,9 @@ pub(super) fn state(names: &Names, key: KeyDigest) -> Cmd {
 
 /// At least one: a key with no time left would be gone, or stay for ever.
 pub(super) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).clamp(1, MILLIS_MAX)
+    // Up: nobody counts on a lease for longer than the server does.
+    let millis = duration.as_nanos().div_ceil(1_000_000);
+    u64::try_from(millis).unwrap_or(u64::MAX).clamp(1, MILLIS_MAX)
 }
 
 fn word(status: EndStatus) -> &'static str {

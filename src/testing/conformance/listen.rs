@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Place,
-    node::{LEASE, Node, STEP, ask, ask_after, is_missing, key},
+    node::{LEASE, Node, STEP, ask, ask_after, follows, is_missing, key},
     pieces::{append, owner, sealed},
 };
 use crate::{
@@ -20,25 +20,28 @@ pub(super) async fn owner_hears_who_comes_to_wait(engine: &dyn Place) {
     let (one, two) = (ask(), ask());
     first.follow(&one, flight).await;
     owner.watched(flight).await;
+    // It renews on the way: to connect may take some time.
+    assert_eq!(owner.renewed(flight).await, 1);
     // The second, and the first again, are no news.
     let mut second = Node::new(engine, owner.key).await;
     second.follow(&two, flight).await;
     first.follow(&one, flight).await;
-    first.watch(&one, LEASE).await;
+    follows(&first.watch(&one, LEASE).await, flight);
     owner.not_pushed().await;
     first.leave(one.waiter).await;
     second.leave(two.waiter).await;
     second.follow(&two, flight).await;
     owner.watched(flight).await;
     // Also by a look, and where the marks ran out unseen.
-    second.watch(&two, STEP / 2).await;
+    assert_eq!(owner.renewed(flight).await, 1);
+    follows(&second.watch(&two, STEP / 2).await, flight);
     engine.elapse(STEP).await;
-    first.watch(&one, STEP / 2).await;
+    follows(&first.watch(&one, STEP * 4 / 5).await, flight);
     owner.watched(flight).await;
     assert_eq!(owner.renewed(flight).await, 1);
     engine.elapse(STEP).await;
     assert_eq!(owner.renewed(flight).await, 0);
-    first.watch(&one, LEASE).await;
+    follows(&first.watch(&one, LEASE).await, flight);
     owner.watched(flight).await;
     owner.not_pushed().await;
     // What grants, and what only finds something, is no wait.

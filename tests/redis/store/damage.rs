@@ -135,6 +135,28 @@ async fn k8_damaged_meta_is_a_miss() {
     assert!(store.session(key(2)).fetch().await.unwrap().is_none(), "a foreign result is none");
 }
 
+/// What is used again, too, is of a flight that there can have been.
+#[tokio::test]
+async fn k8_damaged_answers_are_not_used_again() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let meta = format!("ai:flight:meta:{{{}}}", key_text(1));
+    let again = || Join { reuse: Duration::from_secs(20), ..fresh() };
+    let (letters, nines) = ("Z".repeat(32), "9".repeat(16));
+    for damage in [["flight", letters.as_str()], ["ownerToken", nines.as_str()]] {
+        let mut session = store.session(key(1));
+        let flight = own(&mut *session, &fresh()).await;
+        let finish = done(flight, Some(b"x"));
+        assert_eq!(session.finish(finish).await.unwrap(), Finished::Accepted);
+        let found = session.join(again()).await;
+        assert!(matches!(found, Ok(Joined::Done { .. })), "{damage:?}: {found:?}");
+        server.command(&["HSET", &meta, damage[0], damage[1]]);
+        own(&mut *session, &again()).await;
+        server.command(&["DEL", &meta]);
+    }
+    assert_eq!(store.errors(), []);
+}
+
 #[tokio::test]
 async fn memory_full_lets_flights_end() {
     let server = RedisServer::start();

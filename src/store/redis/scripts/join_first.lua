@@ -28,7 +28,8 @@ if ARGV[3] == '0' and ARGV[5] ~= '0' and type(size) == 'number' and size > 0 and
     'format', 'next', 'sealed')
   local token, id, ended, fresh = found[1] or '', found[2] or '', found[4] or '', found[5] or ''
   if found[3] == 'done' and found[6] == FORMAT and not found[7] and not found[8]
-    and id ~= flight and #id == 32 and #token == #at and #ended == #at
+    and id ~= flight and #id == 32 and not string.find(id, '[^0-9a-f]')
+    and #token == #at and token < '9' and #ended == #at
     and fresh ~= '' and #fresh <= 13 and string.find(token .. ended .. fresh, '^[1-9]%d*$') then
     -- A step back of the clock is no age.
     local age = math.max(at - ended, 0)
