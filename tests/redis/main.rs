@@ -10,6 +10,7 @@ mod log;
 mod replies;
 mod rights;
 mod sentinel;
+mod steps;
 mod store;
 mod streams;
 #[path = "../support/mod.rs"]

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use crate::log::Log;
+use crate::steps::fresh;
 use crate::support::{eventually, redis_server::RedisServer, rights};
 use tower_singleflight::{
-    FlightId, FlightRef, KeyDigest, RedisStore, Store, WaiterId,
-    store::{Beat, BeatReply, Join, Joined, StoreError, StoreErrorKind, StoreState},
+    FlightRef, KeyDigest, RedisStore, Store,
+    store::{Beat, BeatReply, Joined, StoreError, StoreErrorKind, StoreState},
 };
 
 async fn refused(server: &RedisServer, rights: &[String]) -> StoreError {
@@ -145,23 +146,11 @@ async fn a_lazy_store_logs_what_is_missing() {
         RedisStore::builder(server.url_for("flight", rights::PASSWORD, 0)).connect_lazy().unwrap();
     assert_eq!(log.text(), "");
     let began = Instant::now();
-    store.session(KeyDigest::from_bytes([1; 32])).join(ask()).await.unwrap();
+    store.session(KeyDigest::from_bytes([1; 32])).join(fresh()).await.unwrap();
     assert!(began.elapsed() < Duration::from_secs(1));
     eventually("it is said", async || log.text().contains("the user lacks the right to XADD"))
         .await;
     assert!(!log.text().contains(rights::PASSWORD));
-}
-
-fn ask() -> Join {
-    Join {
-        flight: FlightId::random(),
-        waiter: WaiterId::random(),
-        known: 0,
-        lease: Duration::from_secs(3),
-        reuse: Duration::ZERO,
-        retention: Duration::from_secs(30),
-        look_only: false,
-    }
 }
 
 /// What is refused at run time is refused until it is not, whatever else works meanwhile.
@@ -172,12 +161,12 @@ async fn a_store_that_lost_a_right_is_steadily_away() {
     let url = server.url_for("flight", rights::PASSWORD, 0);
     let store = RedisStore::connect(&url).await.unwrap();
     let key = KeyDigest::from_bytes([1; 32]);
-    let (mut owner, own) = (store.session(key), ask());
+    let (mut owner, own) = (store.session(key), fresh());
     let Joined::Own { token } = owner.join(own.clone()).await.unwrap() else { panic!("own") };
     let flight = FlightRef { token, id: own.flight };
     server.set_user("flight", &["-zadd".to_owned()]);
     for _ in 0..3 {
-        let error = store.session(key).join(ask()).await.unwrap_err();
+        let error = store.session(key).join(fresh()).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Denied, "{error}");
     }
     let mut keeper = store.heartbeat();
@@ -192,9 +181,9 @@ async fn a_store_that_lost_a_right_is_steadily_away() {
     }
     server.set_user("flight", &["+zadd".to_owned()]);
     eventually("it is of use again", async || {
-        drop(store.session(key).join(ask()).await);
+        drop(store.session(key).join(fresh()).await);
         store.state() == StoreState::Ok
     })
     .await;
-    store.session(key).join(ask()).await.expect("nothing is missing");
+    store.session(key).join(fresh()).await.expect("nothing is missing");
 }

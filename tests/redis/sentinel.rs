@@ -2,27 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use crate::steps::{fresh, key};
 use crate::support::{eventually, redis_server::silent_server, rights, sentinels::Fleet};
 use tower_singleflight::{
-    FlightId, FlightRef, KeyDigest, RedisStore, Store, WaiterId,
+    FlightRef, RedisStore, Store,
     store::{EndStatus, Finish, Finished, Join, Joined, Pushed, StoreErrorKind},
 };
-
-fn key(n: u8) -> KeyDigest {
-    KeyDigest::from_bytes([n; 32])
-}
-
-fn fresh() -> Join {
-    Join {
-        flight: FlightId::random(),
-        waiter: WaiterId::random(),
-        known: 0,
-        lease: Duration::from_secs(3),
-        reuse: Duration::ZERO,
-        retention: Duration::from_secs(30),
-        look_only: false,
-    }
-}
 
 async fn owns(store: &RedisStore, n: u8) -> bool {
     matches!(store.session(key(n)).join(fresh()).await, Ok(Joined::Own { .. }))

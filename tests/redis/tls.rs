@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use crate::steps::fresh;
 use crate::support::{certificates::Certificates, eventually, redis_server::RedisServer};
 use tower_singleflight::{
-    FlightId, FlightRef, KeyDigest, RedisStore, Store, WaiterId,
-    store::{EndStatus, Finish, Join, Joined, Pushed, RedisStoreBuilder, StoreErrorKind},
+    FlightRef, KeyDigest, RedisStore, Store,
+    store::{EndStatus, Finish, Joined, Pushed, RedisStoreBuilder, StoreErrorKind},
 };
 
 fn start(certificates: &Certificates, ask_clients: &str) -> RedisServer {
@@ -74,19 +75,10 @@ async fn every_connection_is_encrypted() {
     let store = builder.connect().await.unwrap();
     let key = KeyDigest::from_bytes([1; 32]);
     let (mut owner, mut follower) = (store.session(key), store.session(key));
-    let join = || Join {
-        flight: FlightId::random(),
-        waiter: WaiterId::random(),
-        known: 0,
-        lease: Duration::from_secs(3),
-        reuse: Duration::ZERO,
-        retention: Duration::from_secs(30),
-        look_only: false,
-    };
-    let own = join();
+    let own = fresh();
     let Ok(Joined::Own { token }) = owner.join(own.clone()).await else { panic!("not owned") };
     let flight = FlightRef { token, id: own.flight };
-    assert!(matches!(follower.join(join()).await, Ok(Joined::Follow { .. })));
+    assert!(matches!(follower.join(fresh()).await, Ok(Joined::Follow { .. })));
     let record: Vec<u8> = (0..3_000_000).map(|n| (n % 251) as u8).collect();
     let finish = Finish {
         flight,

@@ -4,32 +4,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tower_singleflight::{
-    FlightId, FlightRef, KeyDigest, RedisStore, Store, WaiterId,
+    FlightRef, RedisStore, Store,
     store::{Beat, BeatReply, EndStatus, Finish, Join, Joined, Pushed, Session},
 };
+
+use super::steps::{KEEP, LEASE, fresh, key, own};
 
 mod damage;
 mod faults;
 mod life;
 mod setting_up;
-
-const LEASE: Duration = Duration::from_secs(3);
-
-pub(super) fn key(n: u8) -> KeyDigest {
-    KeyDigest::from_bytes([n; 32])
-}
-
-pub(super) fn fresh() -> Join {
-    Join {
-        flight: FlightId::random(),
-        waiter: WaiterId::random(),
-        known: 0,
-        lease: LEASE,
-        reuse: Duration::ZERO,
-        retention: Duration::from_secs(30),
-        look_only: false,
-    }
-}
 
 pub(super) fn done(flight: FlightRef, record: Option<&[u8]>) -> Finish {
     Finish {
@@ -38,15 +22,8 @@ pub(super) fn done(flight: FlightRef, record: Option<&[u8]>) -> Finish {
         record: record.map(Bytes::copy_from_slice),
         seal: None,
         fresh: Duration::MAX,
-        keep: Duration::from_secs(30),
+        keep: KEEP,
         report: String::new(),
-    }
-}
-
-pub(super) async fn own(session: &mut dyn Session, join: &Join) -> FlightRef {
-    match session.join(join.clone()).await {
-        Ok(Joined::Own { token }) => FlightRef { token, id: join.flight },
-        other => panic!("not owned: {other:?}"),
     }
 }
 

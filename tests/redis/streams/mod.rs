@@ -3,15 +3,17 @@
 
 use std::time::Duration;
 
-use crate::support::{self, redis_server::RedisServer};
 use bytes::Bytes;
 use tower_singleflight::{
-    FlightId, FlightRef, KeyDigest, RedisStore, Store, WaiterId,
+    FlightRef, RedisStore, Store,
     store::{
         Append, Appended, Beat, BeatReply, EndStatus, Finish, Finished, Join, Joined, Pushed, Seal,
         Session, StreamEnd,
     },
 };
+
+use super::steps::{KEEP, LEASE, fresh, key, own};
+use crate::support::{self, redis_server::RedisServer};
 
 mod answers;
 mod bounds;
@@ -24,27 +26,8 @@ mod plants;
 mod releases;
 mod ways;
 
-pub(crate) const LEASE: Duration = Duration::from_secs(3);
-pub(crate) const KEEP: Duration = Duration::from_secs(30);
-
-pub(crate) fn key(n: u8) -> KeyDigest {
-    KeyDigest::from_bytes([n; 32])
-}
-
 pub(crate) fn name(what: &str, n: u8) -> String {
     format!("ai:flight:{what}:{{{}}}", key(n))
-}
-
-pub(crate) fn fresh() -> Join {
-    Join {
-        flight: FlightId::random(),
-        waiter: WaiterId::random(),
-        known: 0,
-        lease: LEASE,
-        reuse: Duration::ZERO,
-        retention: KEEP,
-        look_only: false,
-    }
 }
 
 pub(crate) fn look(flight: FlightRef) -> Join {
@@ -74,13 +57,6 @@ pub(crate) fn sealed(flight: FlightRef, pieces: u64) -> Finish {
 
 pub(crate) fn end(pieces: u64) -> Option<StreamEnd> {
     Some(StreamEnd { status: EndStatus::Done, seal: Some(seal(pieces)) })
-}
-
-pub(crate) async fn own(session: &mut dyn Session, join: &Join) -> FlightRef {
-    match session.join(join.clone()).await {
-        Ok(Joined::Own { token }) => FlightRef { token, id: join.flight },
-        other => panic!("not owned: {other:?}"),
-    }
 }
 
 /// Follows; how many pieces there are.
