@@ -10,7 +10,10 @@ use tower_singleflight::{Config, HttpKey, KeyExtractor, key_fn};
 use tower_singleflight_benches::{
     fleet::{Node, Poll, Raw, Server, Sketch, call},
     peers::{Bare, Ours, Peer},
-    scenes::fresh,
+    scenes::{
+        fresh,
+        hand_off::{Fleet, Way},
+    },
     work::{Body, Inner, get, path},
 };
 
@@ -77,6 +80,13 @@ fn over_redis(c: &mut Criterion) {
         });
     });
     group.bench_function("owner", |b| b.to_async(&runtime).iter(|| call(&plain, &fresh())));
+    let fleet = runtime.block_on(Fleet::new(&server.url(), 1024, Way::Short));
+    group.bench_function("follower, from the end of the run", |b| {
+        b.iter_custom(|calls| {
+            let middle = runtime.block_on(fleet.fresh(u32::try_from(calls).expect("few calls")));
+            Duration::from_nanos((middle * calls as f64) as u64)
+        });
+    });
     runtime.block_on(call(&one, "/kept"));
     group.bench_function("reuse hit, held here", |b| {
         b.to_async(&runtime).iter(|| call(&one, "/kept"));

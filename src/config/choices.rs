@@ -31,10 +31,12 @@ pub enum Abandon {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaseLoss {
-    /// It is aborted before another process may own the key. The default.
+    /// It is aborted before another process may own the key, unless the callers of its own
+    /// process have begun with its answer, or have a request that cannot be repeated: they
+    /// could do nothing else, so it goes on for them, and nothing is published. The default.
     #[default]
     Abort,
-    /// It goes on for the callers of its own process; nothing is published.
+    /// It always goes on for the callers of its own process; nothing is published.
     FinishLocally,
 }
 

@@ -14,7 +14,7 @@ mod sketch;
 
 pub use self::{
     delay::Delay,
-    node::{Node, call},
+    node::{Node, ask, call},
     poll::Poll,
     raw::{Raw, cmd},
     seen::Seen,

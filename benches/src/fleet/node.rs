@@ -61,7 +61,21 @@ where
         + Send,
     B: http_body::Body<Data = Bytes, Error: std::fmt::Debug> + Unpin + Send,
 {
-    let answer = service.clone().oneshot(work::get(path));
+    ask(service, work::get(path))
+}
+
+/// The same, of a request that is there.
+pub fn ask<S, B>(
+    service: &S,
+    request: Request<Body>,
+) -> impl Future<Output = Bytes> + Send + use<S, B>
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = Infallible, Future: Send>
+        + Clone
+        + Send,
+    B: http_body::Body<Data = Bytes, Error: std::fmt::Debug> + Unpin + Send,
+{
+    let answer = service.clone().oneshot(request);
     async move {
         match answer.await {
             Ok(answer) => {
