@@ -1,18 +1,23 @@
 //! Helpers for header fields that keys and policies have in common.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// A list of header names, made to be asked for every field of every request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HeaderList {
-    // Sorted by length, then bytes: a search compares few names in full.
-    names: Vec<Cow<'static, str>>,
+    names: Names,
     prefixes: Vec<&'static str>,
     // Names that were taken back although a prefix has them.
-    exceptions: Vec<Cow<'static, str>>,
+    exceptions: Names,
 }
+
+/// Names by their length, all long ones in one place: few are compared in full.
+#[derive(Clone, Default)]
+struct Names(Vec<Vec<Cow<'static, str>>>);
+
+const LONG: usize = 32;
 
 impl HeaderList {
     /// Reads a published list: lower-case names, and `x-*` for all names that
@@ -22,7 +27,7 @@ impl HeaderList {
         for &entry in list {
             match entry.strip_suffix('*') {
                 Some(prefix) => this.prefixes.push(prefix),
-                None => insert(&mut this.names, Cow::Borrowed(entry)),
+                None => this.names.insert(Cow::Borrowed(entry)),
             }
         }
         this
@@ -34,18 +39,18 @@ impl HeaderList {
         let begins = |prefix: &&str| {
             prefix.as_bytes().first() == name.as_bytes().first() && name.starts_with(*prefix)
         };
-        let hit = find(&self.names, name).is_ok() || self.prefixes.iter().any(begins);
-        hit && find(&self.exceptions, name).is_err()
+        let hit = self.names.has(name) || self.prefixes.iter().any(begins);
+        hit && !self.exceptions.has(name)
     }
 
     pub(crate) fn insert(&mut self, name: &HeaderName) {
-        remove(&mut self.exceptions, name.as_str());
-        insert(&mut self.names, Cow::Owned(name.as_str().to_owned()));
+        self.exceptions.remove(name.as_str());
+        self.names.insert(Cow::Owned(name.as_str().to_owned()));
     }
 
     pub(crate) fn remove(&mut self, name: &HeaderName) {
-        remove(&mut self.names, name.as_str());
-        insert(&mut self.exceptions, Cow::Owned(name.as_str().to_owned()));
+        self.names.remove(name.as_str());
+        self.exceptions.insert(Cow::Owned(name.as_str().to_owned()));
     }
 }
 
@@ -57,19 +62,38 @@ impl FromIterator<HeaderName> for HeaderList {
     }
 }
 
-fn find(sorted: &[Cow<'static, str>], name: &str) -> Result<usize, usize> {
-    sorted.binary_search_by(|have| (have.len(), &**have).cmp(&(name.len(), name)))
-}
+impl Names {
+    fn place(name: &str) -> usize {
+        name.len().min(LONG)
+    }
 
-fn insert(sorted: &mut Vec<Cow<'static, str>>, name: Cow<'static, str>) {
-    if let Err(place) = find(sorted, &name) {
-        sorted.insert(place, name);
+    fn has(&self, name: &str) -> bool {
+        let first = name.as_bytes().first();
+        let is = |have: &Cow<'_, str>| have.as_bytes().first() == first && have.as_ref() == name;
+        self.0.get(Self::place(name)).is_some_and(|same| same.iter().any(is))
+    }
+
+    fn insert(&mut self, name: Cow<'static, str>) {
+        if self.has(&name) {
+            return;
+        }
+        let place = Self::place(&name);
+        if self.0.len() <= place {
+            self.0.resize(place + 1, Vec::new());
+        }
+        self.0[place].push(name);
+    }
+
+    fn remove(&mut self, name: &str) {
+        if let Some(same) = self.0.get_mut(Self::place(name)) {
+            same.retain(|have| have != name);
+        }
     }
 }
 
-fn remove(sorted: &mut Vec<Cow<'static, str>>, name: &str) {
-    if let Ok(place) = find(sorted, name) {
-        sorted.remove(place);
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().flatten()).finish()
     }
 }
 
