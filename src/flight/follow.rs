@@ -1,13 +1,10 @@
 //! Waiting for another process's flight, and taking over when its owner is gone.
 
-use std::time::Duration;
-
-use tokio::time::Instant;
-
 use super::{
     Driver, Next,
     inflow::{Flow, Inflow},
     step::{Sighting, Step},
+    turn::Turn,
 };
 use crate::{
     error::{Failure, FailureKind},
@@ -20,13 +17,6 @@ use crate::{
 const NOT_SHARED: &str = "the rest of it is not shared";
 const UNREADABLE: &str = "the rest of it cannot be read from the store";
 
-/// Between one waiting process's attempt to take over and the next one's.
-const STEP: Duration = Duration::from_millis(50);
-/// The most that an attempt is held back, jitter included.
-const SPREAD: Duration = Duration::from_millis(500);
-/// So many try to take over before the others do: those wait a beat for one of them.
-const FIRST_IN_LINE: u32 = 3;
-
 /// How following one flight ended.
 enum Way {
     Next(Next),
@@ -38,16 +28,6 @@ impl From<Next> for Way {
     fn from(next: Next) -> Self {
         Self::Next(next)
     }
-}
-
-/// How long a process with `rank` others before it holds back: the first tries at
-/// once, no two at the same moment.
-pub(super) fn hold_back(rank: u32) -> Duration {
-    if rank == 0 {
-        return Duration::ZERO;
-    }
-    let jitter = STEP.mul_f64(rand::random::<f64>());
-    (STEP * rank + jitter).min(SPREAD - STEP + jitter)
 }
 
 impl Driver {
@@ -71,7 +51,7 @@ impl Driver {
     }
 
     async fn follow_one(&mut self, join: &Join, seen: Sighting) -> Result<Way, StoreError> {
-        let Sighting { flight, left, mut rank, pieces, trace } = seen;
+        let Sighting { flight, pieces, trace, .. } = seen;
         self.flight.at(FlightPhase::Following, flight.token);
         self.flight.set_trace(trace);
         let watched = Join { known: self.known, look_only: true, ..join.clone() };
@@ -85,8 +65,7 @@ impl Driver {
             }
             _ => self.inflow(flight, Origin::Elsewhere),
         };
-        let mut due = Instant::now() + left;
-        let (mut lost, mut patient) = (false, false);
+        let mut turn = Turn::new(&seen, self.core.keeper.terms().beat);
         let mut first = (pieces > 0).then_some(Step::Wait(seen));
         loop {
             let step = match first.take() {
@@ -111,7 +90,7 @@ impl Driver {
                     joined = watch.seen() => {
                         joined.map_or(Step::Elect, |joined| self.step_from_look(joined, flight))
                     }
-                    () = tokio::time::sleep_until(due) => Step::TakeOver,
+                    step = turn.comes() => step,
                 },
             };
             let has_ended = matches!(step, Step::Done(_));
@@ -132,7 +111,7 @@ impl Driver {
                         Ok(joined) => self.step_from_look(joined, flight),
                         // Whoever has begun waits as long as the owner's lease stands:
                         // another run would not say the same.
-                        Err(_) if inflow.has_begun() && Instant::now() < due => Step::Stay,
+                        Err(_) if inflow.has_begun() && !turn.is_due() => Step::Stay,
                         Err(error) => {
                             watch.leave();
                             return Err(error);
@@ -156,18 +135,20 @@ impl Driver {
                     self.catch_up(&mut inflow, enough).await.unwrap_or(Flow::Open)
                 }
                 Step::Wait(seen) => {
-                    due = Instant::now() + seen.left;
-                    rank = seen.rank;
+                    turn.put_off(&seen);
                     if seen.pieces <= inflow.next() {
                         continue;
                     }
                     self.catch_up(&mut inflow, Some(seen.pieces)).await.unwrap_or(Flow::Open)
                 }
                 Step::Ended(end) => Box::pin(self.read_to_end(&mut inflow, end)).await,
+                Step::ReadOn => Box::pin(self.read_on(&mut inflow)).await,
                 Step::Lost => {
-                    // The store has lost the flight's record: its owner hears of it at its
-                    // next beat and owns again.
-                    self.wait_once(&mut due, &mut lost);
+                    turn.wait_for_owner();
+                    continue;
+                }
+                Step::TakeOver => {
+                    turn.get_in_line();
                     continue;
                 }
                 Step::Streamed => Box::pin(self.read_rest(&mut inflow)).await,
@@ -176,35 +157,6 @@ impl Driver {
                 Step::Elect => {
                     self.inflow = Some(Box::new(inflow));
                     return Ok(Next::Elect.into());
-                }
-                // One of the first owns by the next look, or they are gone too.
-                Step::TakeOver if rank >= FIRST_IN_LINE && !patient => {
-                    self.wait_once(&mut due, &mut patient);
-                    continue;
-                }
-                Step::TakeOver => {
-                    // Somebody before us in line may be done by then.
-                    due = Instant::now() + hold_back(rank);
-                    let early = tokio::select! {
-                        biased;
-                        () = self.flight.vacated() => continue,
-                        pushed = self.session.open().pushed() => Step::from_push(pushed, flight),
-                        () = tokio::time::sleep_until(due) => Step::Elect,
-                    };
-                    match early {
-                        Step::Done(record) => {
-                            return Ok(self
-                                .deliver(flight, record, Origin::Elsewhere)
-                                .await
-                                .into());
-                        }
-                        Step::Ended(end) => Box::pin(self.read_to_end(&mut inflow, end)).await,
-                        Step::Take(joined) => return Ok(Box::pin(self.take(joined)).await.into()),
-                        _ => {
-                            self.inflow = Some(Box::new(inflow));
-                            return Ok(Next::Elect.into());
-                        }
-                    }
                 }
             };
             match flow {
@@ -264,26 +216,5 @@ impl Driver {
         inflow.break_off(UNREADABLE);
         self.flight.decide(Verdict::Alone { together: true });
         Next::Over
-    }
-
-    /// Gives others the time to say or do something with their next beat, once.
-    fn wait_once(&self, due: &mut Instant, waited: &mut bool) {
-        if !std::mem::replace(waited, true) {
-            *due = (*due).max(Instant::now() + self.core.keeper.terms().beat * 3 / 2);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_in_line_tries_at_once_and_all_within_half_a_second() {
-        assert_eq!(hold_back(0), Duration::ZERO);
-        for rank in 1..100 {
-            let wait = hold_back(rank);
-            assert!(wait >= STEP && wait <= SPREAD, "{rank}: {wait:?}");
-        }
     }
 }

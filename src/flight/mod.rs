@@ -35,6 +35,7 @@ mod publish;
 mod publisher;
 mod settling;
 mod step;
+mod turn;
 
 /// Starts a flight's driver, which runs until the outcome is delivered and the
 /// store knows it. The run is part of the span of the caller that starts it.
@@ -203,7 +204,7 @@ impl Driver {
         self.between_owners();
         if std::mem::take(&mut self.yields) {
             // What failed here may go well elsewhere: the others come first.
-            tokio::time::sleep(follow::hold_back(1)).await;
+            tokio::time::sleep(turn::hold_back(1)).await;
         }
         // Said before the look, so that a drain sees the one or the other.
         self.flight.set_asking(true);

@@ -37,6 +37,8 @@ pub(super) enum Step {
     Ended(StreamEnd),
     /// It has ended well: its answer is in its stream.
     Streamed,
+    /// It may have ended: its stream says so then.
+    ReadOn,
     /// Wait on, though the record is lost.
     Lost,
     /// Deliver the followed flight's answer.
@@ -47,7 +49,7 @@ pub(super) enum Step {
     Take(Joined),
     /// Ask what stands now, without asking to own.
     Look,
-    /// Ask to own at once: the flight is over, and nobody is to be waited for.
+    /// Ask to own at once: the flight is over, or it is this process's turn.
     Elect,
     /// The lease has run out: ask to own, in line with the others.
     TakeOver,
