@@ -1,9 +1,9 @@
 //! Waiting for another process's flight, and taking over when its owner is gone.
 
 use super::{
-    Driver, Next,
+    Driver, FAILED_RUNS, Next,
     inflow::{Flow, Inflow},
-    step::{Sighting, Step},
+    step::{Sighting, Step, failure_in},
     turn::Turn,
 };
 use crate::{
@@ -83,10 +83,16 @@ impl Driver {
                         watch.leave();
                         return Ok(Next::Over.into());
                     }
-                    pushed = self.session.open().pushed() => match Step::from_push(pushed, flight) {
-                        step if step.costs(inflow.has_begun()) => self.confirm(step, flight).await,
-                        step => step,
-                    },
+                    pushed = self.session.open().pushed() => {
+                        let kind = failure_in(&pushed, flight);
+                        self.failed_there = kind.map(|kind| (flight, kind)).or(self.failed_there);
+                        match Step::from_push(pushed, flight) {
+                            step if step.costs(inflow.has_begun()) => {
+                                self.confirm(step, flight).await
+                            }
+                            step => step,
+                        }
+                    }
                     joined = watch.seen() => {
                         joined.map_or(Step::Elect, |joined| self.step_from_look(joined, flight))
                     }
@@ -136,6 +142,8 @@ impl Driver {
                 }
                 Step::Wait(seen) => {
                     turn.put_off(&seen);
+                    // Whatever a push has told.
+                    self.failed_there = None;
                     if seen.pieces <= inflow.next() {
                         continue;
                     }
@@ -176,6 +184,32 @@ impl Driver {
             self.know(flight.token);
         }
         Step::from_look(joined, followed)
+    }
+
+    /// Counts a run elsewhere that has failed, unless `joined` says that it goes on. Whether
+    /// callers get the failure now: it was the last, and no answer has come since.
+    pub(super) fn fails_too(
+        &mut self,
+        flight: FlightRef,
+        kind: FailureKind,
+        joined: &Joined,
+    ) -> bool {
+        let newer = match joined {
+            Joined::Follow { flight: found, .. } => Some(*found),
+            _ => None,
+        };
+        if newer == Some(flight) {
+            return false;
+        }
+        self.failed_runs += 1;
+        let is_open = newer.is_some() || matches!(joined, Joined::Lapsed | Joined::Missing);
+        if self.failed_runs < FAILED_RUNS || !is_open {
+            return false;
+        }
+        self.marked = newer.is_some();
+        self.unmark();
+        self.fail(kind, None);
+        true
     }
 
     /// The flight that was followed has ended, and what there is of its stream is here.

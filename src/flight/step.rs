@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::{
+    error::FailureKind,
     id::FlightRef,
     store::{EndStatus, Joined, Pushed, StreamEnd},
     trace::TraceParent,
@@ -22,6 +23,18 @@ pub(super) struct Sighting {
     pub(super) pieces: u64,
     /// Where its owner is in its trace.
     pub(super) trace: Option<TraceParent>,
+}
+
+/// How the followed flight has failed, where a push tells that it has.
+pub(super) fn failure_in(pushed: &Pushed, followed: FlightRef) -> Option<FailureKind> {
+    match pushed {
+        Pushed::Ended { flight, status, .. } if *flight == followed => match status {
+            EndStatus::Failed => Some(FailureKind::OwnerFailed),
+            EndStatus::TimedOut => Some(FailureKind::OwnerTimedOut),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// What a follower does about something it heard.

@@ -7,7 +7,7 @@ use super::{
     node::{Follow, Goal, Node, State, Verdict, Wait},
     rules::{Mutant, Rules},
     step::Heard,
-    wire::{Ask, Close, Found, Id, Lane, Name, Purpose, Said, byte, costs},
+    wire::{Ask, Close, Found, Id, Lane, Name, Purpose, Push, Said, byte, costs},
     world::World,
 };
 use crate::store::EndStatus;
@@ -83,6 +83,12 @@ impl World {
         let push = driver.inbox.remove(0);
         self.events.push((n, Some(Event::Pushed(Voice::Driver(0), push))));
         let State::Follow(Follow { flight, .. }) = driver.state else { return };
+        if let Push::Ended { flight: of, status: EndStatus::Failed | EndStatus::TimedOut, .. } =
+            push
+            && of == flight
+        {
+            driver.failed_there = Some(flight);
+        }
         self.heed(n, Heard::from_push(push, flight, rules), rules);
     }
 
@@ -117,6 +123,8 @@ impl World {
                 if let Some(follow) = self.follow_mut(n) {
                     (follow.due, follow.in_line) = (left, false);
                 }
+                // Whatever a push has told.
+                self.nodes[n].driver.iter_mut().for_each(|driver| driver.failed_there = None);
                 if pieces > next {
                     self.catch_up(n, Goal::Enough(pieces), 0);
                 }

@@ -40,6 +40,8 @@ pub(super) struct Driver {
     /// The place among all granted flights of the newest that it followed or owned.
     pub(super) newest: u8,
     pub(super) failed: u8,
+    /// The flight that it followed has failed, as a push tells.
+    pub(super) failed_there: Option<Name>,
     pub(super) late: u8,
     /// Its callers have their outcome, or need none.
     pub(super) decided: bool,
