@@ -11,7 +11,7 @@ use crate::{
     id::FlightRef,
     log::{Log, Reuse, SharedRun},
     record,
-    store::{EndStatus, Joined},
+    store::{EndStatus, Joined, StreamEnd},
 };
 
 /// How often a record is asked for at most.
@@ -104,6 +104,12 @@ impl Driver {
             Ok(Joined::Failed { flight, status, report }) if flight != followed => {
                 Step::Take(Joined::Failed { flight, status, report })
             }
+            Ok(Joined::Lapsed) => match told {
+                // Nobody runs, which the record says of a run that failed as well.
+                Step::Ended(StreamEnd { status: EndStatus::Failed, .. }) => Step::ReadOn,
+                // It would say of any other end.
+                _ => Step::TakeOver,
+            },
             Ok(_) => told,
             Err(_) => {
                 // It may wait for nobody there.

@@ -1,13 +1,10 @@
 //! Waiting for another process's flight, and taking over when its owner is gone.
 
-use std::time::Duration;
-
-use tokio::time::Instant;
-
 use super::{
-    Driver, Next,
+    Driver, FAILED_RUNS, Next,
     inflow::{Flow, Inflow},
-    step::{Sighting, Step},
+    step::{Sighting, Step, failure_in},
+    turn::Turn,
 };
 use crate::{
     error::{Failure, FailureKind},
@@ -20,13 +17,6 @@ use crate::{
 const NOT_SHARED: &str = "the rest of it is not shared";
 const UNREADABLE: &str = "the rest of it cannot be read from the store";
 
-/// Between one waiting process's attempt to take over and the next one's.
-const STEP: Duration = Duration::from_millis(50);
-/// The most that an attempt is held back, jitter included.
-const SPREAD: Duration = Duration::from_millis(500);
-/// So many try to take over before the others do: those wait a beat for one of them.
-const FIRST_IN_LINE: u32 = 3;
-
 /// How following one flight ended.
 enum Way {
     Next(Next),
@@ -38,16 +28,6 @@ impl From<Next> for Way {
     fn from(next: Next) -> Self {
         Self::Next(next)
     }
-}
-
-/// How long a process with `rank` others before it holds back: the first tries at
-/// once, no two at the same moment.
-pub(super) fn hold_back(rank: u32) -> Duration {
-    if rank == 0 {
-        return Duration::ZERO;
-    }
-    let jitter = STEP.mul_f64(rand::random::<f64>());
-    (STEP * rank + jitter).min(SPREAD - STEP + jitter)
 }
 
 impl Driver {
@@ -71,7 +51,7 @@ impl Driver {
     }
 
     async fn follow_one(&mut self, join: &Join, seen: Sighting) -> Result<Way, StoreError> {
-        let Sighting { flight, left, mut rank, pieces, trace } = seen;
+        let Sighting { flight, pieces, trace, .. } = seen;
         self.flight.at(FlightPhase::Following, flight.token);
         self.flight.set_trace(trace);
         let watched = Join { known: self.known, look_only: true, ..join.clone() };
@@ -85,8 +65,7 @@ impl Driver {
             }
             _ => self.inflow(flight, Origin::Elsewhere),
         };
-        let mut due = Instant::now() + left;
-        let (mut lost, mut patient) = (false, false);
+        let mut turn = Turn::new(&seen, self.core.keeper.terms().beat);
         let mut first = (pieces > 0).then_some(Step::Wait(seen));
         loop {
             let step = match first.take() {
@@ -104,14 +83,20 @@ impl Driver {
                         watch.leave();
                         return Ok(Next::Over.into());
                     }
-                    pushed = self.session.open().pushed() => match Step::from_push(pushed, flight) {
-                        step if step.costs(inflow.has_begun()) => self.confirm(step, flight).await,
-                        step => step,
-                    },
+                    pushed = self.session.open().pushed() => {
+                        let kind = failure_in(&pushed, flight);
+                        self.failed_there = kind.map(|kind| (flight, kind)).or(self.failed_there);
+                        match Step::from_push(pushed, flight) {
+                            step if step.costs(inflow.has_begun()) => {
+                                self.confirm(step, flight).await
+                            }
+                            step => step,
+                        }
+                    }
                     joined = watch.seen() => {
                         joined.map_or(Step::Elect, |joined| self.step_from_look(joined, flight))
                     }
-                    () = tokio::time::sleep_until(due) => Step::TakeOver,
+                    step = turn.comes() => step,
                 },
             };
             let has_ended = matches!(step, Step::Done(_));
@@ -132,7 +117,7 @@ impl Driver {
                         Ok(joined) => self.step_from_look(joined, flight),
                         // Whoever has begun waits as long as the owner's lease stands:
                         // another run would not say the same.
-                        Err(_) if inflow.has_begun() && Instant::now() < due => Step::Stay,
+                        Err(_) if inflow.has_begun() && !turn.is_due() => Step::Stay,
                         Err(error) => {
                             watch.leave();
                             return Err(error);
@@ -156,18 +141,22 @@ impl Driver {
                     self.catch_up(&mut inflow, enough).await.unwrap_or(Flow::Open)
                 }
                 Step::Wait(seen) => {
-                    due = Instant::now() + seen.left;
-                    rank = seen.rank;
+                    turn.put_off(&seen);
+                    // Whatever a push has told.
+                    self.failed_there = None;
                     if seen.pieces <= inflow.next() {
                         continue;
                     }
                     self.catch_up(&mut inflow, Some(seen.pieces)).await.unwrap_or(Flow::Open)
                 }
                 Step::Ended(end) => Box::pin(self.read_to_end(&mut inflow, end)).await,
+                Step::ReadOn => Box::pin(self.read_on(&mut inflow)).await,
                 Step::Lost => {
-                    // The store has lost the flight's record: its owner hears of it at its
-                    // next beat and owns again.
-                    self.wait_once(&mut due, &mut lost);
+                    turn.wait_for_owner();
+                    continue;
+                }
+                Step::TakeOver => {
+                    turn.get_in_line();
                     continue;
                 }
                 Step::Streamed => Box::pin(self.read_rest(&mut inflow)).await,
@@ -176,35 +165,6 @@ impl Driver {
                 Step::Elect => {
                     self.inflow = Some(Box::new(inflow));
                     return Ok(Next::Elect.into());
-                }
-                // One of the first owns by the next look, or they are gone too.
-                Step::TakeOver if rank >= FIRST_IN_LINE && !patient => {
-                    self.wait_once(&mut due, &mut patient);
-                    continue;
-                }
-                Step::TakeOver => {
-                    // Somebody before us in line may be done by then.
-                    due = Instant::now() + hold_back(rank);
-                    let early = tokio::select! {
-                        biased;
-                        () = self.flight.vacated() => continue,
-                        pushed = self.session.open().pushed() => Step::from_push(pushed, flight),
-                        () = tokio::time::sleep_until(due) => Step::Elect,
-                    };
-                    match early {
-                        Step::Done(record) => {
-                            return Ok(self
-                                .deliver(flight, record, Origin::Elsewhere)
-                                .await
-                                .into());
-                        }
-                        Step::Ended(end) => Box::pin(self.read_to_end(&mut inflow, end)).await,
-                        Step::Take(joined) => return Ok(Box::pin(self.take(joined)).await.into()),
-                        _ => {
-                            self.inflow = Some(Box::new(inflow));
-                            return Ok(Next::Elect.into());
-                        }
-                    }
                 }
             };
             match flow {
@@ -224,6 +184,32 @@ impl Driver {
             self.know(flight.token);
         }
         Step::from_look(joined, followed)
+    }
+
+    /// Counts a run elsewhere that has failed, unless `joined` says that it goes on. Whether
+    /// callers get the failure now: it was the last, and no answer has come since.
+    pub(super) fn fails_too(
+        &mut self,
+        flight: FlightRef,
+        kind: FailureKind,
+        joined: &Joined,
+    ) -> bool {
+        let newer = match joined {
+            Joined::Follow { flight: found, .. } => Some(*found),
+            _ => None,
+        };
+        if newer == Some(flight) {
+            return false;
+        }
+        self.failed_runs += 1;
+        let is_open = newer.is_some() || matches!(joined, Joined::Lapsed | Joined::Missing);
+        if self.failed_runs < FAILED_RUNS || !is_open {
+            return false;
+        }
+        self.marked = newer.is_some();
+        self.unmark();
+        self.fail(kind, None);
+        true
     }
 
     /// The flight that was followed has ended, and what there is of its stream is here.
@@ -264,26 +250,5 @@ impl Driver {
         inflow.break_off(UNREADABLE);
         self.flight.decide(Verdict::Alone { together: true });
         Next::Over
-    }
-
-    /// Gives others the time to say or do something with their next beat, once.
-    fn wait_once(&self, due: &mut Instant, waited: &mut bool) {
-        if !std::mem::replace(waited, true) {
-            *due = (*due).max(Instant::now() + self.core.keeper.terms().beat * 3 / 2);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_in_line_tries_at_once_and_all_within_half_a_second() {
-        assert_eq!(hold_back(0), Duration::ZERO);
-        for rank in 1..100 {
-            let wait = hold_back(rank);
-            assert!(wait >= STEP && wait <= SPREAD, "{rank}: {wait:?}");
-        }
     }
 }

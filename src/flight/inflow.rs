@@ -144,25 +144,31 @@ impl Driver {
         }
     }
 
-    /// Reads what is missing before an end that was heard of.
+    /// Reads what is missing before an end that a push has told of; open where the store
+    /// knows of no end.
     pub(super) async fn read_to_end(&mut self, inflow: &mut Inflow, end: StreamEnd) -> Flow {
         if end.seal.as_ref().is_none_or(|seal| inflow.decoder.is_sealed_by(seal)) {
             return Flow::Ended(end);
         }
-        self.read_rest(inflow).await
+        self.read_on(inflow).await
     }
 
-    /// Reads what is missing of a flight that has ended. An answer that was costly to
-    /// make is worth a second try.
+    /// Reads what is missing of a flight that has ended.
     pub(super) async fn read_rest(&mut self, inflow: &mut Inflow) -> Flow {
+        match self.read_on(inflow).await {
+            Flow::Open => {
+                self.core.counts.bad_records();
+                Flow::Unreadable
+            }
+            flow => flow,
+        }
+    }
+
+    /// Reads all that is there. An answer that was costly to make is worth a second try.
+    pub(super) async fn read_on(&mut self, inflow: &mut Inflow) -> Flow {
         for _ in 0..FETCHES {
-            match self.catch_up(inflow, None).await {
-                Ok(Flow::Open) => {
-                    self.core.counts.bad_records();
-                    break;
-                }
-                Ok(flow) => return flow,
-                Err(_) => {}
+            if let Ok(flow) = self.catch_up(inflow, None).await {
+                return flow;
             }
         }
         Flow::Unreadable

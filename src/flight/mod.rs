@@ -35,6 +35,7 @@ mod publish;
 mod publisher;
 mod settling;
 mod step;
+mod turn;
 
 /// Starts a flight's driver, which runs until the outcome is delivered and the
 /// store knows it. The run is part of the span of the caller that starts it.
@@ -59,8 +60,10 @@ struct Driver {
     marked: bool,
     /// The greatest token seen for the key.
     known: u64,
-    /// Runs of this process that ended in an error or a timeout.
+    /// Runs that ended in an error or a timeout, here or where this driver followed.
     failed_runs: u32,
+    /// The flight that it followed has failed, as a push tells.
+    failed_there: Option<(FlightRef, FailureKind)>,
     /// Leases that were granted too late to be used.
     late_grants: u32,
     /// Whether this driver has followed: owning is a takeover then.
@@ -107,6 +110,7 @@ impl Driver {
             marked: false,
             known: 0,
             failed_runs: 0,
+            failed_there: None,
             late_grants: 0,
             followed: false,
             inflow: None,
@@ -203,11 +207,14 @@ impl Driver {
         self.between_owners();
         if std::mem::take(&mut self.yields) {
             // What failed here may go well elsewhere: the others come first.
-            tokio::time::sleep(follow::hold_back(1)).await;
+            tokio::time::sleep(turn::hold_back(1)).await;
         }
         // Said before the look, so that a drain sees the one or the other.
         self.flight.set_asking(true);
-        let look_only = self.core.drain.standing() != Standing::Open;
+        let failed_there = self.failed_there.take();
+        // No run more: but an answer may have come since.
+        let is_last = failed_there.is_some() && self.failed_runs + 1 >= FAILED_RUNS;
+        let look_only = is_last || self.core.drain.standing() != Standing::Open;
         if look_only {
             self.flight.set_asking(false);
         }
@@ -218,9 +225,11 @@ impl Driver {
         let joined = match joined {
             Ok(joined) => joined,
             Err(error) => {
-                // It may have been granted all the same.
-                if error.kind() != StoreErrorKind::Open {
-                    self.take_back(join.flight);
+                // It may have been granted all the same, or have left a mark.
+                match error.kind() {
+                    StoreErrorKind::Open => {}
+                    _ if look_only => self.marked = true,
+                    _ => self.take_back(join.flight),
                 }
                 self.unmark();
                 self.flight.set_asking(false);
@@ -229,6 +238,11 @@ impl Driver {
         };
         // Gone with a grant, and else kept or taken away by who follows.
         self.marked = false;
+        if let Some((flight, kind)) = failed_there
+            && self.fails_too(flight, kind, &joined)
+        {
+            return Ok(Next::Over);
+        }
         if let Joined::Own { token } = joined {
             let flight = FlightRef { token, id: join.flight };
             self.know(token);

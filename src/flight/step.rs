@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::{
+    error::FailureKind,
     id::FlightRef,
     store::{EndStatus, Joined, Pushed, StreamEnd},
     trace::TraceParent,
@@ -24,6 +25,18 @@ pub(super) struct Sighting {
     pub(super) trace: Option<TraceParent>,
 }
 
+/// How the followed flight has failed, where a push tells that it has.
+pub(super) fn failure_in(pushed: &Pushed, followed: FlightRef) -> Option<FailureKind> {
+    match pushed {
+        Pushed::Ended { flight, status, .. } if *flight == followed => match status {
+            EndStatus::Failed => Some(FailureKind::OwnerFailed),
+            EndStatus::TimedOut => Some(FailureKind::OwnerTimedOut),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// What a follower does about something it heard.
 #[derive(Debug)]
 pub(super) enum Step {
@@ -37,6 +50,8 @@ pub(super) enum Step {
     Ended(StreamEnd),
     /// It has ended well: its answer is in its stream.
     Streamed,
+    /// It may have ended: its stream says so then.
+    ReadOn,
     /// Wait on, though the record is lost.
     Lost,
     /// Deliver the followed flight's answer.
@@ -47,7 +62,7 @@ pub(super) enum Step {
     Take(Joined),
     /// Ask what stands now, without asking to own.
     Look,
-    /// Ask to own at once: the flight is over, and nobody is to be waited for.
+    /// Ask to own at once: the flight is over, or it is this process's turn.
     Elect,
     /// The lease has run out: ask to own, in line with the others.
     TakeOver,

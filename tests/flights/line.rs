@@ -34,6 +34,7 @@ pub(crate) struct Line {
     beatless: Arc<AtomicBool>,
     bad_reads: Arc<AtomicUsize>,
     held_beats: Arc<watch::Sender<bool>>,
+    forged: Arc<watch::Sender<Option<Pushed>>>,
     pub(crate) errors: Arc<AtomicUsize>,
     /// Steps that added to a stream.
     pub(crate) appends: Arc<AtomicUsize>,
@@ -45,6 +46,7 @@ impl Line {
     pub(crate) fn new(store: &MemoryStore) -> Self {
         let (cut, refusing, delay, late_join, lost_join, deaf, beatless) = Default::default();
         let (lost_finish, bad_reads, held_beats, errors, appends, attempts) = Default::default();
+        let forged = Default::default();
         let store = store.clone();
         Self {
             store,
@@ -58,6 +60,7 @@ impl Line {
             beatless,
             bad_reads,
             held_beats,
+            forged,
             errors,
             appends,
             attempts,
@@ -128,6 +131,21 @@ impl Line {
         self.held_beats.send_replace(false);
     }
 
+    /// Whoever waits here for pushes hears this, as anybody can have it who may publish.
+    pub(crate) fn forge(&self, pushed: Pushed) {
+        self.forged.send_replace(Some(pushed));
+    }
+
+    async fn forged(&self) -> Pushed {
+        loop {
+            let mut forged = self.forged.subscribe();
+            forged.wait_for(Option::is_some).await.unwrap();
+            if let Some(pushed) = self.forged.send_replace(None) {
+                return pushed;
+            }
+        }
+    }
+
     /// The next so many reads of a stream fail.
     pub(crate) fn fail_reads(&self, reads: usize) {
         self.bad_reads.store(reads, SeqCst);
@@ -190,7 +208,10 @@ impl Session for Cuttable<dyn Session> {
     fn pushed(&mut self) -> BoxFuture<'_, Pushed> {
         Box::pin(async {
             loop {
-                let pushed = self.1.pushed().await;
+                let pushed = tokio::select! {
+                    forged = self.0.forged() => return forged,
+                    pushed = self.1.pushed() => pushed,
+                };
                 // Else it is lost on the way.
                 if !self.0.cut.load(SeqCst) && !self.0.deaf.load(SeqCst) {
                     return pushed;

@@ -2,6 +2,7 @@
 //! takes over. Several layers on one store are so many simulated processes.
 
 mod crowds;
+mod forged;
 mod forget;
 mod handover;
 mod held;

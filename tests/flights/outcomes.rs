@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use http::HeaderValue;
-use tower_singleflight::{Bypass, Config, Delivery, MemoryStore, Stats};
+use tower_singleflight::{Bypass, Config, Delivery, FailureKind, MemoryStore, Stats};
 
 use crate::rig::*;
 
@@ -132,4 +132,33 @@ async fn b1_a_panic_is_its_callers_and_the_others_elect_anew() {
     }
     assert_eq!(a.call("/a").await.text(), "run 2");
     until(|| a.in_air() + b.in_air() == 0).await;
+}
+
+/// Fresh callers are none of those who have waited: with each the store begins to count
+/// anew. Whoever waits counts too.
+#[tokio::test(start_paused = true)]
+async fn b5_who_waits_is_told_after_two_failed_runs_whoever_comes_between() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let inner = inner(&counts, |_| async {
+        tokio::time::sleep(ms(500)).await;
+        panic!("each run fails")
+    });
+    let line = Line::new(&store);
+    let waiting = Node::new(line.clone(), &inner, Config::default());
+    let others = [(); 2].map(|()| Node::new(store.clone(), &inner, Config::default()));
+    let mut fresh = vec![tokio::spawn(others[0].call("/a"))];
+    until(|| counts.calls() == 1).await;
+    let follower = waiting.call("/a");
+    until(|| waiting.in_air() == 1).await;
+    tokio::time::sleep(ms(100)).await;
+    line.slow(ms(100));
+    for run in 1..6 {
+        // Here before those who wait.
+        until(|| counts.dropped() == run).await;
+        fresh.push(tokio::spawn(others[run % 2].call("/a")));
+    }
+    let answer = follower.await;
+    assert_eq!((answer.status, answer.kind()), (503, Some(FailureKind::OwnerFailed)));
+    assert!(answer.took <= ms(1250), "{:?}", answer.took);
+    drop(fresh);
 }

@@ -104,8 +104,9 @@ async fn k8_any_bytes_on_the_push_channel_harm_no_flight() {
         .unwrap();
     // Each end that there is, of the flight that is followed.
     let ends = ["Ed", "Ef", "Et", "Ep", "El", "Ea", "Es", "Ra"].map(|end| format!("1{end}{head}"));
+    let sealed = ["Sd", "Sf"].map(|end| format!("1{end}{head}{:0>20}a seal", 1));
     let mut publish = async || {
-        let ends = ends.iter().map(|end| end.clone().into_bytes());
+        let ends = ends.iter().chain(&sealed).map(|end| end.clone().into_bytes());
         for payload in payloads(&head).into_iter().chain(ends) {
             let mut command = bb8_redis::redis::cmd("PUBLISH");
             command.arg(&channel).arg(&payload[..]);

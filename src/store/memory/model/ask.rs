@@ -22,6 +22,7 @@ impl World {
             known: 0,
             newest: 0,
             failed: 0,
+            failed_there: None,
             late: 0,
             decided: false,
             subscribed: false,
@@ -68,7 +69,10 @@ impl World {
         self.forget_calls(n, |lane| lane != Lane::Errand);
         let id = self.fresh(n, rules);
         self.set_state(n, State::Asking { id });
-        self.ask_join(n, id, Purpose::Own);
+        let driver = self.nodes[n].driver.as_ref();
+        let is_last =
+            driver.is_some_and(|driver| driver.failed_there.is_some() && driver.failed > 0);
+        self.ask_join(n, id, if is_last { Purpose::Look } else { Purpose::Own });
     }
 
     /// An attempt that was not answered may have been granted, or have left a mark. That
@@ -142,6 +146,11 @@ impl World {
                     (Some(Said::Found(found)), Ask::Join { .. }) => {
                         self.joined(n, id, found, age, rules);
                     }
+                    (_, Ask::Join { purpose: Purpose::Look, .. }) => {
+                        self.mark(n);
+                        self.unmark(n, rules);
+                        self.run_alone(n, rules);
+                    }
                     _ => {
                         self.unsay(n, id, rules);
                         self.run_alone(n, rules);
@@ -160,6 +169,9 @@ impl World {
         if let Some(driver) = &mut self.nodes[n].driver {
             driver.marked = false;
         }
+        if self.fails_too(n, found, rules) {
+            return;
+        }
         match found {
             Found::Own(token) => self.own(n, Name { token, id }, age, rules),
             Found::Follow { flight, left, pieces } => {
@@ -177,6 +189,28 @@ impl World {
             }
             found => self.take_found(n, found, rules),
         }
+    }
+
+    /// Whether callers get the failure of a run elsewhere: it was the last, and no answer
+    /// has come since.
+    fn fails_too(&mut self, n: usize, found: Found, rules: &Rules) -> bool {
+        let Some(driver) = &mut self.nodes[n].driver else { return false };
+        let Some(failed) = driver.failed_there.take() else { return false };
+        let newer = match found {
+            Found::Follow { flight, .. } if flight == failed => return false,
+            Found::Follow { .. } => true,
+            _ => false,
+        };
+        driver.failed += 1;
+        if driver.failed < 2 || !(newer || matches!(found, Found::Lapsed | Found::Missing)) {
+            return false;
+        }
+        driver.marked = newer;
+        self.note("failed elsewhere");
+        self.unmark(n, rules);
+        self.decide(n, Verdict::Failed(None), rules);
+        self.over(n, rules);
+        true
     }
 
     /// Whether the store has seen an id of an attempt, or may see it again: to all others

@@ -1,12 +1,13 @@
 //! A driver that follows: mirrors `follow` and `end_of_stream` of `flight/follow.rs`,
-//! `catch_up` and `read_to_end` of `flight/inflow.rs`, and the watch of `lease/keeper.rs`.
+//! `flight/turn.rs`, `confirm` of `flight/deliver.rs`, `catch_up`, `read_to_end` and `read_on`
+//! of `flight/inflow.rs`, and the watch of `lease/keeper.rs`.
 
 use super::{
     conduct::{Event, Voice},
     node::{Follow, Goal, Node, State, Verdict, Wait},
     rules::{Mutant, Rules},
     step::Heard,
-    wire::{Ask, Close, Found, Id, Lane, Name, Purpose, Said, byte, costs},
+    wire::{Ask, Close, Found, Id, Lane, Name, Purpose, Push, Said, byte, costs},
     world::World,
 };
 use crate::store::EndStatus;
@@ -73,9 +74,7 @@ impl World {
     /// Whether a push is there that a follower looks at now.
     pub(super) fn has_push(&self, n: usize) -> bool {
         let Some(driver) = &self.nodes[n].driver else { return false };
-        let waits = self.nodes[n]
-            .follow()
-            .is_some_and(|follow| matches!(follow.step, Wait::Waiting | Wait::Held));
+        let waits = self.nodes[n].follow().is_some_and(|follow| follow.step == Wait::Waiting);
         waits && !driver.inbox.is_empty()
     }
 
@@ -83,18 +82,14 @@ impl World {
         let Some(driver) = &mut self.nodes[n].driver else { return };
         let push = driver.inbox.remove(0);
         self.events.push((n, Some(Event::Pushed(Voice::Driver(0), push))));
-        let State::Follow(Follow { flight, step, next, .. }) = driver.state else { return };
-        let heard = Heard::from_push(push, flight, rules);
-        if step == Wait::Held {
-            // In line to own: an answer is still taken, all else is asked for.
-            match heard {
-                Heard::Done(record) => self.deliver(n, flight, record, rules),
-                Heard::Ended(end) => self.read_to_end(n, flight, next, end, rules),
-                _ => self.elect_anew(n, rules),
-            }
-            return;
+        let State::Follow(Follow { flight, .. }) = driver.state else { return };
+        if let Push::Ended { flight: of, status: EndStatus::Failed | EndStatus::TimedOut, .. } =
+            push
+            && of == flight
+        {
+            driver.failed_there = Some(flight);
         }
-        self.heed(n, heard, rules);
+        self.heed(n, Heard::from_push(push, flight, rules), rules);
     }
 
     fn known(&self, n: usize) -> u8 {
@@ -126,8 +121,10 @@ impl World {
             Heard::Piece { index, .. } => self.catch_up(n, Goal::Enough(index + 1), 0),
             Heard::Wait { left, pieces } => {
                 if let Some(follow) = self.follow_mut(n) {
-                    follow.due = left;
+                    (follow.due, follow.in_line) = (left, false);
                 }
+                // Whatever a push has told.
+                self.nodes[n].driver.iter_mut().for_each(|driver| driver.failed_there = None);
                 if pieces > next {
                     self.catch_up(n, Goal::Enough(pieces), 0);
                 }
@@ -142,7 +139,7 @@ impl World {
                 if let Some(follow) = self.follow_mut(n)
                     && !std::mem::replace(&mut follow.lost, true)
                 {
-                    follow.due = follow.due.max(2);
+                    (follow.due, follow.in_line) = (follow.due.max(2), false);
                 }
             }
             Heard::Newer { flight, left, pieces } => {
@@ -197,7 +194,7 @@ impl World {
     pub(super) fn follower_hears(&mut self, n: usize, said: Option<Said>, rules: &Rules) {
         let Some(follow) = self.follow_mut(n) else { return };
         let step = std::mem::replace(&mut follow.step, Wait::Waiting);
-        let Follow { flight, due, next, .. } = *follow;
+        let Follow { flight, due, in_line, next, .. } = *follow;
         match (step, said) {
             (Wait::Looking { ended: true }, Some(Said::Found(Found::Missing))) => {
                 self.elect_anew(n, rules);
@@ -216,7 +213,9 @@ impl World {
                 self.send(n, Lane::Driver, Ask::Fetch);
             }
             (Wait::Fetching { .. }, _) => self.heed(n, Heard::Look { ended: true }, rules),
-            (Wait::Looking { .. }, _) if next > 0 && due > 0 => self.settle(n, rules),
+            (Wait::Looking { .. }, _) if next > 0 && (due > 0 || in_line) => {
+                self.settle(n, rules);
+            }
             (Wait::Looking { .. }, _) => {
                 self.leave(n);
                 self.run_alone(n, rules);
@@ -238,7 +237,8 @@ impl World {
                     }
                     (None, Goal::Enough(_)) => self.settle(n, rules),
                     (None, _) if came > 0 => self.catch_up(n, goal, tries),
-                    (None, _) => {
+                    (None, Goal::End(_)) => self.settle(n, rules),
+                    (None, Goal::Whole) => {
                         self.leave(n);
                         self.unreadable(n, rules);
                     }
@@ -275,6 +275,11 @@ impl World {
             Some(Said::Found(found @ Found::Failed(of))) if of != flight => {
                 return self.take_found(n, found, rules);
             }
+            // A run that failed leaves no more in the record than one that was lost.
+            Some(Said::Found(Found::Lapsed)) if end.0 == EndStatus::Failed => {
+                return self.catch_up(n, Goal::End(end), 0);
+            }
+            Some(Said::Found(Found::Lapsed)) => return self.heed(n, Heard::TakeOver, rules),
             None => {
                 self.mark(n);
                 self.unmark(n, rules);
@@ -309,17 +314,15 @@ impl World {
 
     pub(super) fn may_take_over(&self, n: usize, rules: &Rules) -> bool {
         self.nodes[n].follow().is_some_and(|follow| {
-            follow.step == Wait::Held
-                || follow.step == Wait::Waiting
-                    && follow.due == 0
-                    && !rules.is(Mutant::NeverTakesOver)
-                    && !rules.is(Mutant::NeverLooks)
+            let looks = !rules.is(Mutant::NeverTakesOver) && !rules.is(Mutant::NeverLooks);
+            let may = follow.in_line || follow.due == 0 && looks;
+            follow.step == Wait::Waiting && may
         })
     }
 
     pub(super) fn take_over(&mut self, n: usize, rules: &Rules) {
         match self.nodes[n].follow() {
-            Some(Follow { step: Wait::Held, .. }) => self.elect_anew(n, rules),
+            Some(Follow { in_line: true, .. }) => self.elect_anew(n, rules),
             _ => self.get_in_line(n),
         }
     }
@@ -327,10 +330,11 @@ impl World {
     /// The lease has run out: one of the first takes over, or the others do.
     fn get_in_line(&mut self, n: usize) {
         match self.follow_mut(n) {
-            Some(follow) if n >= FIRST_IN_LINE && !follow.patient => {
+            Some(follow) if n >= FIRST_IN_LINE && !follow.patient && !follow.in_line => {
                 (follow.patient, follow.due) = (true, 2);
             }
-            _ => self.wait(n, Wait::Held),
+            Some(follow) => follow.in_line = true,
+            None => {}
         }
     }
 
@@ -341,7 +345,7 @@ impl World {
             State::Own(own) => self.is_owner_due(n, own),
             State::Follow(follow) => {
                 let beat = follow.beat == Some(0) && !self.is_busy(n, Lane::Beat);
-                beat || *callers == 0 && matches!(follow.step, Wait::Waiting | Wait::Held)
+                beat || *callers == 0 && follow.step == Wait::Waiting
             }
             State::Local { .. } => *callers == 0,
             _ => false,
@@ -356,7 +360,7 @@ impl World {
             State::Own(_) => self.settle_owner(n, rules),
             State::Local { .. } if vacant => self.over(n, rules),
             State::Follow(follow) => {
-                if vacant && matches!(follow.step, Wait::Waiting | Wait::Held) {
+                if vacant && follow.step == Wait::Waiting {
                     self.leave(n);
                     return self.over(n, rules);
                 }

@@ -40,6 +40,8 @@ pub(super) struct Driver {
     /// The place among all granted flights of the newest that it followed or owned.
     pub(super) newest: u8,
     pub(super) failed: u8,
+    /// The flight that it followed has failed, as a push tells.
+    pub(super) failed_there: Option<Name>,
     pub(super) late: u8,
     /// Its callers have their outcome, or need none.
     pub(super) decided: bool,
@@ -190,6 +192,8 @@ pub(super) struct Follow {
     pub(super) lost: bool,
     /// It has let others take over first, once.
     pub(super) patient: bool,
+    /// In line to take over.
+    pub(super) in_line: bool,
     /// Ticks to the next watch.
     pub(super) beat: Option<u8>,
     pub(super) missed: bool,
@@ -201,7 +205,8 @@ pub(super) struct Follow {
 impl Follow {
     pub(super) fn new(flight: Name, id: Id, due: u8, beat: u8, next: u8) -> Self {
         let (beat, step) = (Some(beat), Wait::Waiting);
-        Self { flight, id, due, lost: false, patient: false, beat, missed: false, next, step }
+        let (lost, patient, in_line, missed) = Default::default();
+        Self { flight, id, due, lost, patient, in_line, beat, missed, next, step }
     }
 }
 
@@ -219,8 +224,6 @@ pub(super) enum Wait {
     Fetching {
         tries: u8,
     },
-    /// In line to take over.
-    Held,
     Reading {
         goal: Goal,
         tries: u8,

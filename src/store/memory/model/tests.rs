@@ -193,8 +193,12 @@ fn an_owner_doubts_a_newer_flight() {
 #[test]
 fn runs_that_fail_hold() {
     let ends = &[Done, Failed, TimedOut, Private];
-    holds(Rules { ends, ..brief(0, 0, &[]) }, 45_000, &["private", "timed out"]);
-    holds(Rules { ends: &[Done, Failed], ..brief(0, 1, &[Crash]) }, 22_000, &["taken over"]);
+    holds(
+        Rules { ends, ..brief(0, 0, &[]) },
+        42_000,
+        &["failed elsewhere", "private", "timed out"],
+    );
+    holds(Rules { ends: &[Done, Failed], ..brief(0, 1, &[Crash]) }, 21_000, &["taken over"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::{
     conduct::Event,
-    node::{Health, Node, Own, State, Step, Wait},
+    node::{Health, Node, Own, State, Step},
     rules::{Fault, Rules},
     shop::{self, Shop},
     wire::{Ask, Call, Lane, Name},
@@ -252,12 +252,11 @@ impl World {
             Health::Paused(ticks) => ticks < rules.pause,
             Health::Up => {
                 let mut calls = self.calls.iter().filter(|call| usize::from(call.node) == n);
-                let held = node.follow().is_some_and(|follow| follow.step == Wait::Held);
                 let late = node.run().is_some_and(|run| run.ticks >= rules.longest);
                 let cut = node.cut > 0;
                 calls.all(|call| call.orphan || cut && call.lane == Lane::Errand)
                     && !(self.has_push(n) || self.is_asleep(n) || self.is_lost(n))
-                    && !(held || self.may_take_over(n, rules))
+                    && !self.may_take_over(n, rules)
                     && !(late && !rules.endless && self.may_end(n))
                     && !(rules.endless && node.waited >= rules.longest && node.callers > 0)
             }
