@@ -171,6 +171,31 @@ async fn one_operation_of_a_beat_fails_alone() {
     assert!(session.fetch().await.is_ok());
 }
 
+#[tokio::test(start_paused = true)]
+async fn one_operation_that_is_held_holds_its_beat() {
+    let World { store, .. } = world();
+    let leave = || Beat::Leave { key: key(), waiter: ask().waiter };
+    let mut keeper = store.heartbeat();
+    let late = LIMIT / 2;
+    for (fault, takes) in [(Fault::Lose, LIMIT), (Fault::Delay(late), late), (Fault::Freeze, LIMIT)]
+    {
+        store.next(Step::Leave, 1, fault);
+        let (replies, took) = timed(keeper.beat(&[leave(), leave()])).await;
+        assert_eq!((took, replies.len()), (takes, 2), "{fault:?}");
+        assert!(replies[1].is_ok(), "{fault:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limit_is_of_the_way() {
+    let second = Duration::from_secs(1);
+    let slow = FaultStore::new(MemoryStore::new()).limit(second);
+    slow.delay(second);
+    let (fetched, took) = timed(FaultStore::new(slow).session(key()).fetch()).await;
+    assert!(fetched.is_ok());
+    assert_eq!(took, second);
+}
+
 /// Follows a flight of the other, which ends so many times as it is told.
 async fn followed(session: &mut dyn Session, other: &mut dyn Session) -> crate::FlightRef {
     let mine = ask();
@@ -205,6 +230,99 @@ async fn pushes_that_were_cut_off_leave_a_gap() {
     store.cut();
     store.heal();
     assert!(at_once(&mut *stranger).is_none());
+}
+
+type Deed = fn(&FaultStore<MemoryStore>);
+
+/// Whatever became of the line since, before it was whole again.
+#[tokio::test(start_paused = true)]
+async fn what_was_cut_off_is_told_of_once_pushes_are_heard() {
+    let end = |store: &FaultStore<_>| store.heal();
+    let ways: [(Deed, Deed); 5] = [
+        (FaultStore::freeze, FaultStore::thaw),
+        (FaultStore::freeze, end),
+        (FaultStore::lose_pushes, end),
+        (|store| store.on(Step::Push, Fault::LoseReply), end),
+        (|_| (), |store| store.on(Step::Push, Fault::Delay(Duration::ZERO))),
+    ];
+    for (n, (then, end)) in ways.into_iter().enumerate() {
+        let World { store, mut session, mut other } = world();
+        let flight = followed(&mut *session, &mut *other).await;
+        store.cut();
+        other.finish(done(flight, "answer")).await.unwrap();
+        assert!(at_once(&mut *session).is_none(), "{n}");
+        then(&store);
+        assert!(at_once(&mut *session).is_none(), "{n}");
+        end(&store);
+        assert!(matches!(at_once(&mut *session), Some(Pushed::Gap)), "{n}");
+        assert!(at_once(&mut *session).is_none(), "{n}");
+    }
+    // What is only frozen lets nothing of a cut go.
+    let World { store, mut session, mut other } = world();
+    followed(&mut *session, &mut *other).await;
+    store.freeze();
+    store.cut();
+    store.thaw();
+    assert!(at_once(&mut *session).is_none());
+    store.heal();
+    assert!(matches!(at_once(&mut *session), Some(Pushed::Gap)));
+}
+
+/// One connection has all pushes of a process: who breaks it breaks it for all.
+#[tokio::test(start_paused = true)]
+async fn a_push_that_fails_alone_leaves_a_gap_at_once() {
+    let World { store, mut session, mut other } = world();
+    let at = key();
+    let (mut beside, mut its) = (store.session(at), store.get_ref().session(at));
+    let failed = Fault::Fail(StoreErrorKind::Disconnected);
+    let besides = followed(&mut *beside, &mut *its).await;
+    for _ in 0..2 {
+        let flight = followed(&mut *session, &mut *other).await;
+        assert!(at_once(&mut *session).is_none());
+        store.next(Step::Push, 1, failed);
+        other.finish(done(flight, "answer")).await.unwrap();
+        assert!(matches!(at_once(&mut *session), Some(Pushed::Gap)));
+        assert!(at_once(&mut *session).is_none());
+        assert!(matches!(at_once(&mut *beside), Some(Pushed::Gap)));
+    }
+    its.finish(done(besides, "answer")).await.unwrap();
+    assert!(matches!(at_once(&mut *beside), Some(Pushed::Ended { .. })));
+    let flight = followed(&mut *session, &mut *other).await;
+    other.finish(done(flight, "answer")).await.unwrap();
+    assert!(matches!(at_once(&mut *session), Some(Pushed::Ended { .. })));
+    // So do those that fail by chance.
+    let flight = followed(&mut *session, &mut *other).await;
+    assert!(at_once(&mut *session).is_none());
+    store.at_random(7, 1, [failed]);
+    other.finish(done(flight, "answer")).await.unwrap();
+    assert!(matches!(at_once(&mut *session), Some(Pushed::Gap)));
+    assert!(at_once(&mut *session).is_none());
+    // Where nothing is heard, it is told later.
+    store.heal();
+    let flight = followed(&mut *session, &mut *other).await;
+    assert!(at_once(&mut *session).is_none());
+    store.next(Step::Push, 1, failed);
+    store.lose_pushes();
+    other.finish(done(flight, "answer")).await.unwrap();
+    assert!(at_once(&mut *session).is_none());
+    store.heal();
+    assert!(matches!(at_once(&mut *session), Some(Pushed::Gap)));
+    assert!(at_once(&mut *session).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_push_meets_its_fault_when_it_is_taken() {
+    let World { store, mut session, mut other } = world();
+    let flight = followed(&mut *session, &mut *other).await;
+    store.cut();
+    other.finish(done(flight, "answer")).await.unwrap();
+    store.heal();
+    assert!(matches!(at_once(&mut *session), Some(Pushed::Gap)));
+    assert!(matches!(at_once(&mut *session), Some(Pushed::Ended { .. })));
+    let flight = followed(&mut *session, &mut *other).await;
+    other.finish(done(flight, "answer")).await.unwrap();
+    store.lose_pushes();
+    assert!(at_once(&mut *session).is_none());
 }
 
 #[tokio::test(start_paused = true)]
