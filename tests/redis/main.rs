@@ -7,6 +7,8 @@ mod held;
 mod layer;
 #[path = "../support/log.rs"]
 mod log;
+#[path = "../support/proxy/mod.rs"]
+mod proxy;
 mod replies;
 mod rights;
 mod sentinel;

@@ -1,14 +1,24 @@
 //! Addresses of servers.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
-use bb8_redis::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, io::tcp::TcpSettings};
+use bb8_redis::redis::{
+    ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
+    io::tcp::{TcpSettings, socket2::TcpKeepalive},
+};
 
 use super::sentinel::Sentinels;
 use crate::store::{StoreError, StoreErrorKind};
 
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
+/// How long a connection says nothing. What is between here and the server forgets those
+/// that are silent for longer than it cares, and tells nobody: hardly any after less than a
+/// minute, and load balancers of clouds after four to six.
+const IDLE: Duration = Duration::from_secs(30);
+/// Between attempts to hear something of a server that is gone without a word.
+const AGAIN: Duration = Duration::from_secs(10);
+const ATTEMPTS: u32 = 3;
 
 /// A server's host and port.
 pub(super) type Place = (String, u16);
@@ -57,7 +67,8 @@ impl Address {
 
     /// A server that needs no looking for.
     pub(super) fn at(info: ConnectionInfo) -> Self {
-        let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
+        let settings = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive());
+        let info = info.set_tcp_settings(settings);
         Self { info, sentinels: None, nodes: None, pushes: true }
     }
 
@@ -161,6 +172,15 @@ impl fmt::Display for Address {
             (None, None) => self.info.addr().fmt(f),
         }
     }
+}
+
+/// Most connections stand by: without it one would be found dead by whoever needs it.
+fn keepalive() -> TcpKeepalive {
+    let probes = TcpKeepalive::new().with_time(IDLE);
+    // Elsewhere the system says.
+    #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+    let probes = probes.with_interval(AGAIN).with_retries(ATTEMPTS);
+    probes
 }
 
 /// The same way to another place.

@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{error, gate::TRANSFER};
+use super::{error, gate::TRANSFER, step};
 use crate::{
     id::{FlightRef, KeyDigest},
     store::{Append, Appended, StoreError, StoreErrorKind},
@@ -153,7 +153,7 @@ impl Budget {
 
     /// A lease of this process's was renewed, and with it the stream of its flight.
     pub(super) fn renewed(&self, key: KeyDigest, lease: Duration) {
-        let until = Instant::now() + lease * 2;
+        let until = gone(lease * 2);
         if let Some(kept) = self.held().streams.get_mut(&key) {
             kept.until = kept.until.max(until);
         }
@@ -175,7 +175,7 @@ impl Budget {
 
     /// A flight of this process's has ended; its stream stays for so long.
     pub(super) fn ended(&self, key: KeyDigest, flight: FlightRef, keep: Duration) {
-        let until = Instant::now() + keep;
+        let until = gone(keep);
         let mut held = self.held();
         let Held { bytes, streams, .. } = &mut *held;
         let Some(kept) = streams.get_mut(&key) else { return };
@@ -242,6 +242,13 @@ impl<T> Kept<T> {
     }
 }
 
+/// When nothing is left of what the server was told, before now, to keep for so long. It
+/// keeps time in whole milliseconds: it takes a part of one for a whole, and has what ends
+/// in one until the next begins.
+fn gone(keep: Duration) -> Instant {
+    Instant::now() + Duration::from_millis(step::millis(keep) + 1)
+}
+
 /// Those of the pieces that come after `next`.
 fn fresh(append: &Append, next: u64) -> impl Iterator<Item = &Bytes> {
     let known = usize::try_from(next.saturating_sub(append.first)).unwrap_or(usize::MAX);
@@ -279,7 +286,7 @@ impl Hold {
 
     /// The record is the key's by now, in the place of the one before it.
     pub(super) fn kept(mut self, key: KeyDigest) {
-        let until = Instant::now() + self.keep;
+        let until = gone(self.keep);
         let mut held = self.budget.held();
         let Held { bytes, records, due, .. } = &mut *held;
         let mut kept = Kept { what: std::mem::take(&mut self.bytes), until, looked_at: until };
@@ -300,7 +307,7 @@ impl Hold {
             Appended::Accepted { next } | Appended::Gap { next } => next,
             _ => return self.give_back(),
         };
-        let until = Instant::now() + self.keep;
+        let until = gone(self.keep);
         let held_back = self.take();
         let mut held = self.budget.held();
         let Held { bytes, streams, due, .. } = &mut *held;
@@ -337,7 +344,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if self.bytes > 0 || self.room > 0 {
-            let until = Instant::now() + self.keep + self.budget.late;
+            let until = gone(self.keep) + self.budget.late;
             let mut held = self.budget.held();
             held.bytes -= self.room;
             held.due.push(Reverse((until, Due::Loose(self.bytes))));

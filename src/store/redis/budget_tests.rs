@@ -6,6 +6,8 @@ use super::*;
 use crate::{id::FlightId, store::Loss};
 
 const KEEP: Duration = Duration::from_secs(30);
+/// What the server may take on top.
+const MORE: Duration = Duration::from_millis(1);
 
 fn budget(most: u64) -> Arc<Budget> {
     Arc::new(Budget::new(most, Duration::from_millis(250)))
@@ -53,11 +55,25 @@ async fn records_count_until_they_expire_or_are_replaced() {
     assert_eq!(budget.bytes(), 40);
     pass(KEEP / 2).await;
     assert_eq!(budget.bytes(), 40, "it began anew");
-    pass(KEEP / 2 - Duration::from_millis(1)).await;
-    assert_eq!(budget.bytes(), 40);
-    pass(Duration::from_millis(1)).await;
+    pass(KEEP / 2).await;
+    assert_eq!(budget.bytes(), 40, "the server may have it for a part of a millisecond more");
+    pass(MORE).await;
     assert_eq!(budget.bytes(), 0);
     assert!(budget.held().due.is_empty() && budget.held().records.is_empty());
+}
+
+/// As the server is told it, and no longer than it can be told.
+#[tokio::test(start_paused = true)]
+async fn times_are_in_whole_milliseconds() {
+    let budget = budget(100);
+    budget.record(&bytes(60), Duration::from_micros(1001)).unwrap().kept(key(1));
+    pass(Duration::from_micros(2999)).await;
+    assert_eq!(budget.bytes(), 60);
+    pass(Duration::from_micros(1)).await;
+    assert_eq!(budget.bytes(), 0);
+    budget.record(&bytes(60), Duration::MAX).unwrap().kept(key(1));
+    drop(budget.record(&bytes(40), Duration::MAX).unwrap());
+    assert_eq!(budget.bytes(), 100);
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,7 +85,7 @@ async fn what_may_have_been_written_counts() {
     assert_eq!(budget.bytes(), 90);
     pass(KEEP).await;
     assert_eq!(budget.bytes(), 90, "it may have come late");
-    pass(Duration::from_secs(2)).await;
+    pass(Duration::from_secs(2) + MORE).await;
     assert_eq!(budget.bytes(), 0);
 }
 
@@ -99,9 +115,9 @@ async fn pieces_count_as_long_as_their_stream_stays() {
     pass(Duration::from_secs(5)).await;
     assert_eq!(budget.bytes(), 40);
     budget.ended(key(1), flight(1), KEEP);
-    pass(KEEP - Duration::from_millis(1)).await;
+    pass(KEEP).await;
     assert_eq!(budget.bytes(), 40);
-    pass(Duration::from_millis(1)).await;
+    pass(MORE).await;
     assert_eq!(budget.bytes(), 0);
 }
 
@@ -127,7 +143,7 @@ async fn j5_room_is_kept_for_what_is_to_come() {
     budget.pieces(key(1), &append(1, 3, &[2])).unwrap().give_back();
     budget.ended(key(2), flight(1), KEEP);
     assert_eq!(budget.bytes(), 68);
-    pass(KEEP + Duration::from_secs(2)).await;
+    pass(KEEP + Duration::from_secs(2) + MORE).await;
     assert_eq!(budget.bytes(), 0);
 }
 
@@ -193,11 +209,11 @@ proptest! {
                             Ok(hold) if dropped => {
                                 drop(hold);
                                 let late = Duration::from_secs(2);
-                                loose.push((size.into(), now + keep + late));
+                                loose.push((size.into(), now + keep + MORE + late));
                             }
                             Ok(hold) => {
                                 hold.kept(key(n));
-                                records.insert(n, (size.into(), now + keep));
+                                records.insert(n, (size.into(), now + keep + MORE));
                             }
                             Err(_) => {}
                         }
@@ -210,7 +226,7 @@ proptest! {
                         if sum + more <= most {
                             accepted(&budget, n, &append);
                             let next = first + sizes.len() as u64;
-                            streams.insert(n, (held + more, next, now + KEEP));
+                            streams.insert(n, (held + more, next, now + KEEP + MORE));
                         } else {
                             assert!(budget.pieces(key(n), &append).is_err());
                         }

@@ -33,6 +33,23 @@ struct State {
     mends: u64,
     /// How often pushes began not to come.
     breaks: u64,
+    /// Who listens is to be told that pushes were cut off, and could not be yet.
+    owed: bool,
+}
+
+impl State {
+    /// Nothing that is pushed is heard as it comes.
+    fn is_mute(&self) -> bool {
+        !matches!(self.lasting.get(&Step::Push), None | Some(Fault::Delay(_)))
+    }
+
+    /// Tells what is owed, if it can be heard.
+    fn settle(&mut self) {
+        if self.owed && !self.is_mute() {
+            self.owed = false;
+            self.mends += 1;
+        }
+    }
 }
 
 /// Faults by a seed.
@@ -79,6 +96,7 @@ impl Line {
             thaws: 0,
             mends: 0,
             breaks: 0,
+            owed: false,
         }))
     }
 
@@ -96,7 +114,11 @@ impl Line {
     pub(super) fn last(&self, steps: &[Step], fault: Fault) {
         self.0.send_modify(|state| {
             state.lasting.extend(steps.iter().map(|step| (*step, fault)));
-            state.breaks += u64::from(steps.contains(&Step::Push));
+            if steps.contains(&Step::Push) {
+                state.breaks += 1;
+                state.owed |= matches!(fault, Fault::Fail(_));
+                state.settle();
+            }
         });
     }
 
@@ -109,17 +131,25 @@ impl Line {
         self.0.send_modify(|state| {
             state.lasting.retain(|_, fault| *fault != Fault::Freeze);
             state.thaws += 1;
+            state.settle();
         });
     }
 
     pub(super) fn heal(&self) {
         self.0.send_modify(|state| {
-            state.mends +=
-                u64::from(matches!(state.lasting.get(&Step::Push), Some(Fault::Fail(_))));
             state.lasting.clear();
             state.planned.clear();
             state.chance = None;
             state.thaws += 1;
+            state.settle();
+        });
+    }
+
+    /// A push was lost, as when its connection breaks: all who listen are told.
+    pub(super) fn lost(&self) {
+        self.0.send_modify(|state| {
+            state.owed = true;
+            state.settle();
         });
     }
 

@@ -2,6 +2,8 @@
 
 mod heartbeat;
 mod line;
+#[cfg(test)]
+mod push_tests;
 mod session;
 mod step;
 mod store;

@@ -93,7 +93,11 @@ impl Session for FaultSession {
                 };
                 let until = match self.line.fate(Step::Push) {
                     None => return pushed,
-                    Some(Fault::Fail(_) | Fault::Lose | Fault::LoseReply) => continue,
+                    Some(Fault::Fail(_)) => {
+                        self.line.lost();
+                        continue;
+                    }
+                    Some(Fault::Lose | Fault::LoseReply) => continue,
                     Some(Fault::Delay(time)) => Until::Time(Instant::now().checked_add(time)),
                     Some(Fault::Freeze) => Until::Thaw(self.line.thaws()),
                 };

@@ -43,19 +43,22 @@ steps! {
     Hold,
     /// [`Heartbeat::beat`](crate::store::Heartbeat::beat): all operations of one beat.
     Beat,
-    /// [`Beat::Renew`](crate::store::Beat::Renew), alone in its beat.
+    /// [`Beat::Renew`](crate::store::Beat::Renew), one operation of its beat. The others
+    /// go with it, so that one that is held (`Lose`, `Delay`, `Freeze`) holds them all; it
+    /// fails alone. So it is with the three that follow.
     Renew,
-    /// [`Beat::Watch`](crate::store::Beat::Watch), alone in its beat.
+    /// [`Beat::Watch`](crate::store::Beat::Watch), one operation of its beat.
     Watch,
-    /// [`Beat::Release`](crate::store::Beat::Release), alone in its beat.
+    /// [`Beat::Release`](crate::store::Beat::Release), one operation of its beat.
     Release,
-    /// [`Beat::Leave`](crate::store::Beat::Leave), alone in its beat.
+    /// [`Beat::Leave`](crate::store::Beat::Leave), one operation of its beat.
     Leave,
     /// [`Store::inspect`](crate::Store::inspect).
     Inspect,
     /// [`Scan::next`](crate::store::Scan::next).
     Scan,
-    /// A push that comes to [`Session::pushed`](crate::store::Session::pushed).
+    /// A push that comes to [`Session::pushed`](crate::store::Session::pushed). It meets
+    /// the fault of the moment when it is taken there, not when it was sent.
     Push,
 }
 
@@ -75,7 +78,8 @@ impl Step {
 #[non_exhaustive]
 pub enum Fault {
     /// It is not done, and fails at once with an error of this kind. A push is lost, and
-    /// [`Pushed::Gap`](crate::store::Pushed::Gap) says so when the line is whole again.
+    /// [`Pushed::Gap`](crate::store::Pushed::Gap) says so to all who listen on this line,
+    /// as soon as pushes are heard on it: at once, unless what lasts keeps them away.
     Fail(StoreErrorKind),
     /// It never comes to the store, and fails as timed out when the
     /// [limit](super::FaultStore::limit) is over. A push is lost, and nobody is told.

@@ -37,8 +37,9 @@ impl<S: Store> FaultStore<S> {
         Self { store: Arc::new(store), line: Arc::new(Line::new()) }
     }
 
-    /// How long a step may take before it fails as timed out, as stores promise it. By the
-    /// clock of the runtime. Default: 250 ms. It holds for all clones.
+    /// How long a step may be on its way before it fails as timed out. By the clock of the
+    /// runtime. Default: 250 ms. It holds for all clones. What the store behind the line
+    /// takes for it comes on top: that has a limit of its own.
     #[must_use]
     pub fn limit(self, limit: Duration) -> Self {
         self.line.set_limit(limit);
@@ -52,8 +53,9 @@ impl<S: Store> FaultStore<S> {
     }
 
     /// From now on every step fails at once, as [disconnected](StoreErrorKind::Disconnected),
-    /// and no push comes. Those who waited for pushes are told of the gap when it
-    /// [heals](Self::heal).
+    /// and no push comes. Those who waited for pushes are told of the gap when they come
+    /// again: when it [heals](Self::heal), or [thaws](Self::thaw) from a later
+    /// [`freeze`](Self::freeze).
     pub fn cut(&self) {
         self.line.last(Step::ALL, Fault::Fail(StoreErrorKind::Disconnected));
     }
@@ -75,7 +77,8 @@ impl<S: Store> FaultStore<S> {
         self.line.last(&steps.collect::<Vec<_>>(), Fault::Delay(time));
     }
 
-    /// From now on no push comes, and nobody is told that one did not.
+    /// From now on no push comes, and nobody is told that one did not. Of those that were
+    /// cut off before, who waited is told when the line [heals](Self::heal).
     pub fn lose_pushes(&self) {
         self.on(Step::Push, Fault::Lose);
     }

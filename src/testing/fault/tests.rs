@@ -1,24 +1,24 @@
-use std::{future::Future, sync::Arc, task::Poll, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use super::{Fault, FaultStore, Step};
 use crate::{
     MemoryStore, Store,
-    store::{Beat, BeatReply, Joined, Pushed, Session, StoreError, StoreErrorKind, StoreState},
+    store::{Beat, BeatReply, Joined, Session, StoreError, StoreErrorKind, StoreState},
     testing::conformance::node::{KEEP, LEASE, ask, done, key},
 };
 
 const LIMIT: Duration = Duration::from_millis(250);
 
-struct World {
-    store: FaultStore<MemoryStore>,
+pub(super) struct World {
+    pub(super) store: FaultStore<MemoryStore>,
     /// Another process, whose line is whole.
-    other: Box<dyn Session>,
-    session: Box<dyn Session>,
+    pub(super) other: Box<dyn Session>,
+    pub(super) session: Box<dyn Session>,
 }
 
-fn world() -> World {
+pub(super) fn world() -> World {
     let memory = MemoryStore::new();
     let (key, store) = (key(), FaultStore::new(memory.clone()));
     World { other: memory.session(key), session: store.session(key), store }
@@ -33,7 +33,7 @@ fn owns(joined: &Result<Joined, StoreError>) -> bool {
 }
 
 /// What it took by the clock.
-async fn timed<T>(future: impl Future<Output = T>) -> (T, Duration) {
+pub(super) async fn timed<T>(future: impl Future<Output = T>) -> (T, Duration) {
     let began = Instant::now();
     (future.await, began.elapsed())
 }
@@ -171,76 +171,40 @@ async fn one_operation_of_a_beat_fails_alone() {
     assert!(session.fetch().await.is_ok());
 }
 
-/// Follows a flight of the other, which ends so many times as it is told.
-async fn followed(session: &mut dyn Session, other: &mut dyn Session) -> crate::FlightRef {
-    let mine = ask();
-    let Ok(Joined::Own { token }) = other.join(mine.clone()).await else { panic!("no lease") };
-    assert!(matches!(session.join(ask()).await, Ok(Joined::Follow { .. })));
-    crate::FlightRef { token, id: mine.flight }
-}
-
-/// What is pushed at once, beside that somebody waits.
-fn at_once(session: &mut dyn Session) -> Option<Pushed> {
-    loop {
-        match tokio_test::task::spawn(session.pushed()).poll() {
-            Poll::Ready(Pushed::Watched { .. }) => {}
-            Poll::Ready(pushed) => return Some(pushed),
-            Poll::Pending => return None,
-        }
+#[tokio::test(start_paused = true)]
+async fn one_operation_that_is_held_holds_its_beat() {
+    let World { store, .. } = world();
+    let leave = || Beat::Leave { key: key(), waiter: ask().waiter };
+    let mut keeper = store.heartbeat();
+    let late = LIMIT / 2;
+    for (fault, takes) in [(Fault::Lose, LIMIT), (Fault::Delay(late), late), (Fault::Freeze, LIMIT)]
+    {
+        store.next(Step::Leave, 1, fault);
+        let (replies, took) = timed(keeper.beat(&[leave(), leave()])).await;
+        assert_eq!((took, replies.len()), (takes, 2), "{fault:?}");
+        assert!(replies[1].is_ok(), "{fault:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn pushes_that_were_cut_off_leave_a_gap() {
-    let World { store, mut session, mut other } = world();
-    let flight = followed(&mut *session, &mut *other).await;
-    store.cut();
-    other.finish(done(flight, "answer")).await.unwrap();
-    assert!(at_once(&mut *session).is_none());
-    store.heal();
-    assert!(matches!(at_once(&mut *session), Some(Pushed::Gap)));
-    assert!(at_once(&mut *session).is_none());
-    // Who never followed hears of nothing.
-    let mut stranger = store.session(key());
-    store.cut();
-    store.heal();
-    assert!(at_once(&mut *stranger).is_none());
-}
-
-#[tokio::test(start_paused = true)]
-async fn lost_pushes_are_lost_without_a_word() {
-    let World { store, mut session, mut other } = world();
-    let flight = followed(&mut *session, &mut *other).await;
-    store.lose_pushes();
-    other.finish(done(flight, "answer")).await.unwrap();
-    assert!(at_once(&mut *session).is_none());
-    store.heal();
-    assert!(at_once(&mut *session).is_none());
-    assert_eq!(store.calls(Step::Push), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn late_pushes_come_in_order_also_where_a_wait_was_dropped() {
-    let World { store, mut session, mut other } = world();
-    let flight = followed(&mut *session, &mut *other).await;
+async fn the_limit_is_of_the_way() {
     let second = Duration::from_secs(1);
-    store.next(Step::Push, 1, Fault::Delay(second));
-    other.finish(done(flight, "answer")).await.unwrap();
-    let next = followed(&mut *session, &mut *other).await;
-    other.finish(done(next, "answer")).await.unwrap();
-    assert!(at_once(&mut *session).is_none());
-    let (pushed, took) = timed(session.pushed()).await;
-    assert!(matches!(pushed, Pushed::Ended { flight: of, .. } if of == flight), "{pushed:?}");
+    let slow = FaultStore::new(MemoryStore::new()).limit(second);
+    slow.delay(second);
+    let (fetched, took) = timed(FaultStore::new(slow).session(key()).fetch()).await;
+    assert!(fetched.is_ok());
     assert_eq!(took, second);
-    let pushed = at_once(&mut *session);
-    assert!(matches!(pushed, Some(Pushed::Ended { flight: of, .. }) if of == next), "{pushed:?}");
-    // Frozen ones wait.
-    let last = followed(&mut *session, &mut *other).await;
-    store.freeze();
-    other.finish(done(last, "answer")).await.unwrap();
-    assert!(at_once(&mut *session).is_none());
-    store.thaw();
-    assert!(matches!(at_once(&mut *session), Some(Pushed::Ended { .. })));
+}
+
+/// Follows a flight of the other, which ends so many times as it is told.
+pub(super) async fn followed(
+    session: &mut dyn Session,
+    other: &mut dyn Session,
+) -> crate::FlightRef {
+    let mine = ask();
+    let Ok(Joined::Own { token }) = other.join(mine.clone()).await else { panic!("no lease") };
+    assert!(matches!(session.join(ask()).await, Ok(Joined::Follow { .. })));
+    crate::FlightRef { token, id: mine.flight }
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,9 +12,12 @@ use tower_singleflight::{
 };
 
 use super::{LEASE, beat, done, follow, fresh, key, own, pushed, pushed_end, renew};
-use crate::support::{
-    eventually,
-    redis_server::{RedisServer, silent_server},
+use crate::{
+    proxy::Proxy,
+    support::{
+        eventually,
+        redis_server::{RedisServer, silent_server},
+    },
 };
 
 #[tokio::test]
@@ -121,6 +124,59 @@ async fn i5_idle_connections_that_the_server_closes() {
     .await;
     own(&mut *store.session(key(2)), &fresh()).await;
     assert_eq!(store.errors(), []);
+}
+
+/// What is between, and forgets who is silent, hears of all connections.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn i5_idle_connections_are_kept_alive() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let mut session = store.session(key(1));
+    let flight = own(&mut *session, &fresh()).await;
+    follow(&mut *store.session(key(1)), &fresh()).await;
+    session.fetch().await.unwrap();
+    let mut heartbeat = store.heartbeat();
+    heartbeat.beat(&[renew(1, flight)]).await.remove(0).unwrap();
+    // For each connection to the server: the timer that runs, in hundredths of a second.
+    let there = format!("0100007F:{:04X}", server.port());
+    let timers = || {
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let rows = table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+        let rows = rows.filter(|row| row[2] == there && row[3] == "01");
+        let timers = rows.map(|row| row[5].split_once(':').unwrap()).map(|(kind, when)| {
+            let when = u64::from_str_radix(when, 16).unwrap();
+            (kind == "02").then(|| Duration::from_millis(10 * when))
+        });
+        timers.collect::<Vec<_>>()
+    };
+    eventually("all seven are kept alive", async || {
+        let soon = |timer: &Option<Duration>| timer.is_some_and(|when| when.as_secs() <= 30);
+        let timers = timers();
+        timers.len() == 7 && timers.iter().all(soon)
+    })
+    .await;
+}
+
+/// A NAT has forgotten them in spite of that, say.
+#[tokio::test]
+async fn i5_a_connection_that_is_gone_without_a_word_costs_a_limit() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.port()).await;
+    let store = RedisStore::connect(&proxy.url()).await.unwrap();
+    own(&mut *store.session(key(0)), &fresh()).await;
+    let count = || server.command(&["CLIENT", "LIST"]).matches(" laddr=").count();
+    eventually("four for scripts are there, and one for pushes", async || count() >= 6).await;
+    proxy.forget();
+    let asked = fresh();
+    eventually("it answers again", async || {
+        store.session(key(1)).join(asked.clone()).await.is_ok()
+    })
+    .await;
+    // One for each at most; those that nobody needed meanwhile were not found out.
+    let errors = store.errors();
+    let timed_out = errors.iter().find(|(kind, _)| *kind == StoreErrorKind::TimedOut);
+    assert!((1..=4).contains(&timed_out.unwrap().1), "{errors:?}");
 }
 
 #[tokio::test]

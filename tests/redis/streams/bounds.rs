@@ -73,6 +73,7 @@ async fn j5_what_expires_makes_room() {
     let end = Finish { status: EndStatus::TooLarge, record: None, ..done(flight) };
     assert_eq!(session.finish(end).await.unwrap(), Finished::Accepted);
     eventually("the records expire", async || store.stored_bytes() < 10_000).await;
+    // At no time is there more than is counted, not for a millisecond either.
     assert_eq!(stored(&server), 5);
     let flight = own(&mut *session, &fresh()).await;
     follow(&mut *store.session(key(3)), &fresh()).await;

@@ -88,6 +88,8 @@ struct Way {
     held: Instant,
     /// Connections of an earlier one are closed.
     term: u64,
+    /// Connections of before the last time are forgotten.
+    forgotten: u64,
 }
 
 enum Aim {
@@ -109,7 +111,7 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("its address").port();
         let held = Instant::now();
-        let way = Way { server, up: true, down: true, cut: false, held, term: 0 };
+        let way = Way { server, up: true, down: true, cut: false, held, term: 0, forgotten: 0 };
         let shared = Arc::new(Shared {
             scripts,
             way: watch::Sender::new(way),
@@ -136,6 +138,12 @@ impl Proxy {
             way.cut = link == Link::Cut;
             way.term += u64::from(way.cut);
         });
+    }
+
+    /// Nothing goes through the connections of now any more, and nobody is told; new ones
+    /// are as ever. So does a NAT with what was idle for too long.
+    pub(crate) fn forget(&self) {
+        self.shared.way.send_modify(|way| way.forgotten += 1);
     }
 
     /// The next message that the server pushes is lost.

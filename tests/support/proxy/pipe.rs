@@ -34,12 +34,19 @@ async fn connect(client: TcpStream, way: Way, shared: Arc<Shared>) {
     let ((from_client, to_client), (from_server, to_server)) =
         (client.into_split(), server.into_split());
     let asked = Asked::default();
-    let mut ways = shared.way.subscribe();
+    let [mut ends, mut forgets] = [(); 2].map(|()| shared.way.subscribe());
+    let requests = requests(from_client, to_server, &shared, &asked);
+    let answers = answers(from_server, to_client, &shared, &asked);
+    let ended = until(&mut ends, |now| now.term != way.term);
+    let forgotten = until(&mut forgets, |now| now.forgotten != way.forgotten);
+    tokio::pin!(requests, answers, ended);
     // With all halves gone, the connections are closed.
     tokio::select! {
-        () = requests(from_client, to_server, &shared, &asked) => {}
-        () = answers(from_server, to_client, &shared, &asked) => {}
-        _ = ways.wait_for(|now| now.term != way.term) => {}
+        () = requests => {}
+        () = answers => {}
+        () = &mut ended => {}
+        // Neither moved nor closed.
+        () = forgotten => ended.await,
     }
 }
 
@@ -64,9 +71,9 @@ async fn fill(from: &mut OwnedReadHalf, buffer: &mut Vec<u8>) -> bool {
     matches!(from.read_buf(buffer).await, Ok(1..))
 }
 
-async fn open(ways: &mut watch::Receiver<Way>, open: impl FnMut(&Way) -> bool) {
+async fn until(ways: &mut watch::Receiver<Way>, so: impl FnMut(&Way) -> bool) {
     // The sender lives as long as this connection.
-    let _ = ways.wait_for(open).await;
+    let _ = ways.wait_for(so).await;
 }
 
 async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, shared: &Shared, asked: &Asked) {
@@ -81,7 +88,7 @@ async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, shared: &Shar
                 Some(Kind::Late(time)) => tokio::time::sleep(time).await,
                 _ => {}
             }
-            open(&mut ways, |way| way.up).await;
+            until(&mut ways, |way| way.up).await;
             asked.push(step, fate);
             if to.write_all(&request).await.is_err() {
                 return;
@@ -117,7 +124,7 @@ async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, shared: &Share
             };
             let held = shared.way.borrow().held;
             tokio::time::sleep_until(held.into()).await;
-            open(&mut ways, |way| way.down).await;
+            until(&mut ways, |way| way.down).await;
             if to.write_all(&said).await.is_err() {
                 return;
             }
