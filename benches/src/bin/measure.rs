@@ -13,6 +13,9 @@ fn main() {
         ["calls", name, key, calls] => {
             return scenes::instructions::calls(name, key, calls.parse().expect("a number"));
         }
+        ["crowd", name, _, calls] => {
+            return scenes::instructions::crowd(name, calls.parse().expect("a number"));
+        }
         _ => {}
     }
     for scene in &args {
