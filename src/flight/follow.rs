@@ -84,8 +84,9 @@ impl Driver {
                         return Ok(Next::Over.into());
                     }
                     pushed = self.session.open().pushed() => {
-                        let kind = failure_in(&pushed, flight);
-                        self.failed_there = kind.map(|kind| (flight, kind)).or(self.failed_there);
+                        if let Some(kind) = failure_in(&pushed, flight) {
+                            self.failed_there = Some(Box::new((flight, kind)));
+                        }
                         match Step::from_push(pushed, flight) {
                             step if step.costs(inflow.has_begun()) => {
                                 self.confirm(step, flight).await

@@ -63,7 +63,7 @@ struct Driver {
     /// Runs that ended in an error or a timeout, here or where this driver followed.
     failed_runs: u32,
     /// The flight that it followed has failed, as a push tells.
-    failed_there: Option<(FlightRef, FailureKind)>,
+    failed_there: Option<Box<(FlightRef, FailureKind)>>,
     /// Leases that were granted too late to be used.
     late_grants: u32,
     /// Whether this driver has followed: owning is a takeover then.
@@ -211,7 +211,7 @@ impl Driver {
         }
         // Said before the look, so that a drain sees the one or the other.
         self.flight.set_asking(true);
-        let failed_there = self.failed_there.take();
+        let failed_there = self.failed_there.take().map(|failed| *failed);
         // No run more: but an answer may have come since.
         let is_last = failed_there.is_some() && self.failed_runs + 1 >= FAILED_RUNS;
         let look_only = is_last || self.core.drain.standing() != Standing::Open;
