@@ -64,6 +64,7 @@ async fn i2_dropped_futures_mix_no_answers_up() {
         let flight = own(&mut *session, &fresh()).await;
         session.finish(done(flight, Some(&[n; 64]))).await.unwrap();
     }
+    let before = [server.calls("get"), server.scripts()];
     for round in 0..500 {
         let (dropped, read) = ((round % 8) as u8, (round * 3 % 8) as u8);
         let mut session = store.session(key(dropped));
@@ -78,6 +79,9 @@ async fn i2_dropped_futures_mix_no_answers_up() {
             other => panic!("{other:?}"),
         }
     }
+    // What was dropped was sent, and answered to nobody.
+    let sent = [server.calls("get") - before[0], server.scripts() - before[1]];
+    assert_eq!(sent, [1000, 1000]);
     assert_eq!(store.errors(), []);
 }
 

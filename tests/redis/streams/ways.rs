@@ -32,6 +32,7 @@ async fn i2_dropped_futures_mix_no_pieces_up() {
         appended(&mut *session, append(flight, 0, &[&[n; 64]])).await;
         flights.push((session, flight));
     }
+    let before = [server.calls("xrange"), server.scripts()];
     for round in 0..500 {
         let (dropped, read) = (round % 8, round * 3 % 8);
         let (session, flight) = &mut flights[dropped];
@@ -45,6 +46,9 @@ async fn i2_dropped_futures_mix_no_pieces_up() {
         let again = append(*flight, 0, &[&[read as u8; 64]]);
         assert_eq!(session.append(again).await.unwrap(), Appended::Accepted { next: 1 });
     }
+    // What was dropped was sent, and answered to nobody.
+    let sent = [server.calls("xrange") - before[0], server.scripts() - before[1]];
+    assert_eq!(sent, [1000, 1000]);
     assert_eq!(store.errors(), []);
 }
 
