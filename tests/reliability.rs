@@ -69,7 +69,8 @@ fn tests(folder: &Path) -> Vec<String> {
 }
 
 fn is_name(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|b| b == b'_' || b.is_ascii_lowercase() || b.is_ascii_digit())
+    !text.is_empty()
+        && text.bytes().all(|b| b == b'_' || b.is_ascii_lowercase() || b.is_ascii_digit())
 }
 
 /// The functions of a source that are marked as tests: others may have any name.

@@ -9,13 +9,14 @@ use crate::{
 };
 
 /// Its own callers have their answer at once, whatever becomes of the word of it.
-const fn rows(late: Row) -> [Row; 10] {
+const fn rows(late: Row) -> [Row; 11] {
     [
         one(CutBefore),
         one(CutAfter),
         one(DelayShort),
         one(DelayLong),
         one(SwallowReply),
+        one(Refused),
         one(SwallowPush),
         late,
         unheard(MuteUp),
@@ -62,6 +63,7 @@ const SEALED: Case = Case {
         one(DelayShort),
         one(DelayLong),
         one(SwallowReply),
+        one(Refused),
         one(SwallowPush),
         one(Late),
         // They have all of it but the end.
