@@ -117,8 +117,8 @@ async fn g6_scripts_may_be_flushed_at_any_moment() {
 async fn f6_a_result_that_finds_no_room_is_made_again_at_once() {
     const RUN: Duration = Duration::from_millis(700);
     let redis = RedisServer::start();
-    // A lease of three seconds.
-    let labs = Lab::fleet::<2>(&redis.url(), &[]);
+    // No beat of theirs falls into it.
+    let labs = Lab::fleet::<2>(&redis.url(), &["--lease-ms", "10000", "--heartbeat-ms", "4000"]);
     let [one, other] = &labs;
     let path = format!("/work/f6?ms={}&bytes=20000", RUN.as_millis());
     let mut mine = one.calls(1, &path);
