@@ -117,6 +117,42 @@ async fn f5_l3_followers_of_a_private_answer_run_in_parallel() {
     assert!(took < Duration::from_millis(900), "{took:?}");
 }
 
+/// An answer is there to be used again, and is forgotten: who follows the next flight
+/// elsewhere gets that one's answer. Also where the server still has the record.
+#[tokio::test]
+async fn c9_a_follower_of_the_next_flight_never_gets_the_forgotten_answer() {
+    let redis = RedisServer::start();
+    let reusing = ["--reuse-ms", "20000"];
+    for (settings, again) in [(&reusing[..], "reused"), (&reusing[..0], "owner")] {
+        let labs = Lab::fleet::<2>(&redis.url(), settings);
+        let [one, other] = &labs;
+        // Once in the push, and once to be read.
+        for bytes in [64, 50_000] {
+            let name = format!("/work/c9-{again}-{bytes}");
+            let path = format!("{name}?ms=500&bytes={bytes}");
+            let first = one.call(&path);
+            one.until_one("owner", 0).await;
+            let waits = other.call(&path);
+            other.until_one("follower", 1).await;
+            let old = one_answer(&answers([first, waits]).await).run();
+            if again == "reused" {
+                let answer = other.get(&path).await;
+                assert_eq!((answer.role(), answer.run()), (again, old.clone()));
+                let forget = format!("/forget?path={name}?ms=500%26bytes={bytes}");
+                assert!(one.post(&forget).answer().await.status.is_success());
+            }
+            let owner = one.call(&path);
+            one.until_one("owner", 0).await;
+            let follower = other.call(&path);
+            other.until_one("follower", 1).await;
+            let both = answers([owner, follower]).await;
+            assert_ne!(one_answer(&both).run(), old);
+            assert_eq!([both[0].role(), both[1].role()], ["owner", "follower"]);
+        }
+        assert_eq!(sum(&labs, "/inner/calls").await, 4);
+    }
+}
+
 /// A session cookie belongs to one caller.
 #[tokio::test]
 async fn l1_a_cookie_is_given_to_no_other_caller() {

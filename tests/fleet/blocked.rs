@@ -2,6 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
 use crate::{
     QUICK, SLACK,
     figures::meta_keys,
@@ -37,23 +42,42 @@ async fn keeps_its_lease(workers: &str) {
     let path = "/work/e3?ms=2500&fail=block";
     let owner = one.call(path);
     let granted = until_granted(&redis, 1).await;
-    // For what other threads there are. Its `join` may go by a connection that waits
-    // for the blocked thread: then it is run without a lease, or later.
-    let beside = (workers != "1").then(|| one.call("/work/e3-beside?ms=2500&fail=block"));
+    let beside = match workers {
+        "1" => Vec::new(),
+        _ => block_beside(&one).await,
+    };
     let follower = other.call(path);
     other.until_one("follower", 1).await;
     let both = answers([owner, follower]).await;
     let took = granted.elapsed();
     assert!(one_answer(&both).run().contains(&format!("pid={} ", one.pid())));
-    if let Some(beside) = beside {
-        let answer = beside.answer().await;
-        assert_eq!(answer.status, 200);
-        println!("e3: the one beside: {}", answer.run());
+    for mut beside in beside {
+        let mut status = [0; 12];
+        beside.read_exact(&mut status).await.expect("an answer");
+        assert_eq!(&status, b"HTTP/1.1 200");
     }
     let together = one.count("/inner/max_running").await;
     println!("e3: {together} of {workers} threads blocked: one run and one answer in {took:?}");
+    assert_eq!(together.to_string(), workers);
     assert_eq!(other.count("/inner/calls").await, 0);
     assert_eq!(one.count("/flights/leases_lost").await, 0);
+}
+
+/// Blocks one more thread for as long, by requests that take no part: one that asks the
+/// store may wait for the thread that is blocked, and so may one of these.
+async fn block_beside(lab: &Lab) -> Vec<TcpStream> {
+    let address = lab.uri("").replace("http://", "");
+    let mut streams = Vec::new();
+    for n in 0..4 {
+        let mut stream = TcpStream::connect(&address).await.expect("a connection");
+        let request = format!(
+            "GET /work/e3-beside-{n}?ms=1200&fail=block HTTP/1.1\r\nhost: lab\r\n\
+             cache-control: no-store\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).await.expect("a request");
+        streams.push(stream);
+    }
+    streams
 }
 
 /// The hard timeout lets its lease go on time although nothing else of it moves.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::{
     QUICK, SLACK,
-    figures::percentile,
+    figures::{meta, meta_keys, percentile},
     lab::{Answer, Lab, PATIENCE, answers, one_answer, sum},
     support::sentinels::Fleet,
 };
@@ -24,37 +24,49 @@ async fn failed_over(fleet: &Fleet) {
     }
 }
 
-/// Waits until a new key is owned in the store.
-async fn owns(lab: &Lab, name: &str) {
+/// Waits until a new key is owned in the store: how many were tried.
+async fn owns(lab: &Lab, name: &str) -> u64 {
     let (end, mut n) = (Instant::now() + PATIENCE, 0);
     while token(&lab.get(&format!("/work/{name}-{n}?ms=0")).await) == 0 {
         assert!(Instant::now() < end, "no key owned in {PATIENCE:?}");
         n += 1;
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    n + 1
 }
 
 /// The master is killed with a lease that no replica knows of.
 #[tokio::test]
 async fn g1_a_failover_loses_a_lease_and_no_more() {
     let mut fleet = Fleet::start();
-    let labs = Lab::fleet::<2>(&fleet.url(""), &[]);
+    // The owner beats when another has owned in its place: else it would own again.
+    let settings = ["--lease-ms", "12000", "--heartbeat-ms", "5900"];
+    let labs = Lab::fleet::<2>(&fleet.url(""), &settings);
     let [one, two] = &labs;
-    owns(one, "first").await;
-    owns(two, "second").await;
+    let mut others = owns(one, "first").await + owns(two, "second").await;
     fleet.pause_replication();
-    let path = "/work/g1?ms=8000&bytes=1000";
+    let path = "/work/g1?ms=7000&bytes=1000";
     let mut callers = one.calls(3, path);
     one.until_one("owner", 2).await;
+    let status = |key: &String| meta(&fleet.servers[0], key, "status");
+    let key = meta_keys(&fleet.servers[0]).into_iter().find(|key| status(key) == "running");
+    let key = key.expect("a lease");
+    let first: u64 = meta(&fleet.servers[0], &key, "ownerToken").parse().expect("a token");
     let killed = Instant::now();
     fleet.servers[0].kill();
     failed_over(&fleet).await;
     let over = Instant::now();
+    let master = fleet.master().expect("a master");
+    let master = fleet.servers.iter().find(|server| server.port() == master).expect("a server");
+    assert!(!meta_keys(master).contains(&key), "no replica knew of the lease");
+    others += owns(two, "third").await;
     callers.extend(two.calls(3, path));
-    owns(one, "third").await;
-    owns(two, "fourth").await;
+    two.until_one("owner", 2).await;
+    let second: u64 = meta(master, &key, "ownerToken").parse().expect("a token");
+    others += owns(one, "fourth").await;
     let back = over.elapsed();
     println!("g1: failed over after {:?}, keys owned {back:?} later", over - killed);
+    assert!(second > first, "{second} after {first}");
     assert!(back < Duration::from_secs(5), "{back:?}");
 
     let new: Vec<_> = (0..100).map(|n| labs[n % 2].call(&format!("/work/new-{n}?ms=5"))).collect();
@@ -69,8 +81,13 @@ async fn g1_a_failover_loses_a_lease_and_no_more() {
     let mut runs: Vec<String> = answers.iter().map(Answer::run).collect();
     runs.sort_unstable();
     runs.dedup();
-    println!("g1: answers of {} runs", runs.len());
+    let calls = sum(&labs, "/inner/calls").await - others - 100;
+    println!("g1: {calls} runs, answers of {}", runs.len());
+    assert_eq!(calls, 2);
     assert!(runs.len() <= 2, "{runs:?}");
+    for answer in &answers {
+        assert!([first, second].contains(&token(answer)), "{answer:?}");
+    }
     for run in &runs {
         let of_run: Vec<Answer> =
             answers.iter().filter(|answer| answer.run() == *run).cloned().collect();

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    QUICK,
+    QUICK, SLACK,
     figures::{CONNECTIONS, Sampler, connections, until_no_key, warm},
     lab::{Caller, Lab, answers, one_answer, sum},
     proxy::Proxy,
@@ -109,6 +109,37 @@ async fn g6_scripts_may_be_flushed_at_any_moment() {
     {
         assert_eq!(sum(&labs, place).await, 0, "{place}");
     }
+}
+
+/// A result finds no room in the server: its own callers have it, and those elsewhere hear
+/// so at once and run.
+#[tokio::test]
+async fn f6_a_result_that_finds_no_room_is_made_again_at_once() {
+    const RUN: Duration = Duration::from_millis(700);
+    let redis = RedisServer::start();
+    // No beat of theirs falls into it.
+    let labs = Lab::fleet::<2>(&redis.url(), &["--lease-ms", "10000", "--heartbeat-ms", "4000"]);
+    let [one, other] = &labs;
+    let path = format!("/work/f6?ms={}&bytes=20000", RUN.as_millis());
+    let mut mine = one.calls(1, &path);
+    one.until_one("owner", 0).await;
+    mine.extend(one.calls(2, &path));
+    let theirs = other.calls(5, &path);
+    other.until_one("follower", 5).await;
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    assert_eq!(one.count("/inner/running").await, 1, "it is full before the end");
+    let (mine, theirs) = (answers(mine).await, answers(theirs).await);
+    let (first, second) = (one_answer(&mine), one_answer(&theirs));
+    let pids = [one, other].map(|lab| format!("pid={} ", lab.pid()));
+    assert!(first.run().contains(&pids[0]) && second.run().contains(&pids[1]), "{}", second.run());
+    assert_eq!([first.status, second.status], [200, 200]);
+    let late = second.at.saturating_duration_since(first.at);
+    let store = one.stats().await["store"].clone();
+    println!("f6: the answer elsewhere is {late:?} later, of a run of {RUN:?}; {store}");
+    assert!(late <= RUN + 2 * SLACK, "{late:?}");
+    assert_eq!(sum(&labs, "/inner/calls").await, 2);
+    assert_eq!(store["by_kind"]["out_of_memory"], 1, "it was refused: {store}");
+    assert_eq!(sum(&labs, "/flights/leases_lost").await, 0);
 }
 
 /// Callers that leave while they join, and connections that break: afterwards all

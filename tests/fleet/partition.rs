@@ -55,6 +55,7 @@ async fn short_cut(link: Link) {
     one_answer(&answers(callers).await);
     let errors = one.count("/store/errors").await;
     println!("e1: {link:?}: renewed {refreshed:?} after the heal, {errors} store errors");
+    assert!(errors > 0, "{link:?}: a beat fell into the cut");
     assert!(refreshed <= BEAT + SLACK, "{refreshed:?}");
     assert_eq!(sum(&labs, "/inner/calls").await, 1);
     for place in ["/flights/takeovers", "/flights/leases_lost", "/inner/dropped"] {

@@ -43,7 +43,7 @@ async fn i6_a_lost_push_costs_a_beat() {
     let follower = other.call(path);
     other.until_one("follower", 1).await;
     tokio::time::sleep_until((start + Duration::from_millis(1450)).into()).await;
-    redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    kill_push(&redis);
     let both = answers([owner, follower]).await;
     one_answer(&both);
     let late = both[1].at.saturating_duration_since(both[0].at);
@@ -52,17 +52,25 @@ async fn i6_a_lost_push_costs_a_beat() {
     assert_eq!(sum(&labs, "/inner/calls").await - calls, 3);
 }
 
-/// Push connections that die again and again while nobody needs them are there when
-/// somebody does.
+/// Push connections that die again and again while nothing is said on them are there when
+/// something is.
 #[tokio::test]
 async fn i7_push_comes_back_while_idle() {
     let redis = RedisServer::start();
     let labs = Lab::fleet::<2>(&redis.url(), &[]);
     one_flight(&labs, "i7-warm").await;
+    // Where nobody listens the server does not know which connections these are.
+    let [one, other] = &labs;
+    let path = "/work/i7-quiet?ms=6000";
+    let owner = one.call(path);
+    one.until_one("owner", 0).await;
+    let follower = other.call(path);
+    other.until_one("follower", 1).await;
     for _ in 0..5 {
-        redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        kill_push(&redis);
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
+    one_answer(&answers([owner, follower]).await);
     let late = one_flight(&labs, "i7").await;
     println!("i7: after five kills the follower is {late:?} late");
     // 50 ms on a quiet machine; a second without the push.
@@ -84,6 +92,12 @@ async fn i5_a_server_may_close_idle_connections() {
     let stores = [labs[0].stats().await, labs[1].stats().await];
     println!("i5: {} {}", stores[0]["store"], stores[1]["store"]);
     assert_eq!(sum(&labs, "/flights/failed").await, 0);
+}
+
+/// Kills the connections that listen; those that were killed before are there again.
+fn kill_push(redis: &RedisServer) {
+    let killed = redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    assert_ne!(killed, ":0\r\n", "nobody listens");
 }
 
 /// An owner and a remote follower, one run; how late the follower is.

@@ -125,6 +125,25 @@ async fn o10_who_comes_after_the_end_begins_anew() {
     assert_eq!(sum(&labs, "/inner/calls").await, 2);
 }
 
+/// Where answers are used again, who comes just after the end gets all of it from the
+/// start, in whichever process.
+#[tokio::test]
+async fn o10_who_comes_just_after_the_end_gets_all_of_it_again() {
+    let redis = RedisServer::start();
+    let labs = Lab::fleet::<3>(&redis.url(), &["--reuse-ms", "20000"]);
+    let path = "/work/o10-again?ms=0&chunks=1000&gap=1&bytes=100000";
+    let owner = labs[0].open(Wire::Http1, path).await;
+    let follower = labs[1].open(Wire::Http2, path).await.reading();
+    let (owner, follower) = (owner.reading().got().await, follower.got().await);
+    assert!(owner.is_whole(100_000) && follower.body == owner.body, "{owner:?} {follower:?}");
+    for (lab, wire) in labs.iter().zip([Wire::Http2, Wire::Http1, Wire::Http2]) {
+        let again = lab.open(wire, path).await.rest().await;
+        assert_eq!(again.role(), "reused");
+        assert!(again.is_whole(100_000) && again.body == owner.body, "{again:?}");
+    }
+    assert_eq!(sum(&labs, "/inner/calls").await, 1);
+}
+
 /// Trailers come to all, and a connection on which an answer was replayed serves on.
 #[tokio::test]
 async fn m5_n1_trailers_come_and_connections_last() {

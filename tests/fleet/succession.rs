@@ -64,6 +64,46 @@ async fn f3_successors_may_be_killed_too() {
     assert!(took <= LEASE + SECOND + run, "{took:?}");
 }
 
+/// Three owners in a row are killed, as by the request itself: who is left is told so, and
+/// so is who comes after that.
+#[tokio::test]
+async fn f3_a_key_that_lost_three_owners_is_refused() {
+    let redis = RedisServer::start();
+    let mut labs = Vec::from(Lab::fleet::<4>(&redis.url(), QUICK));
+    let path = "/work/deadly?ms=20000";
+    let _first = labs[0].call(path);
+    labs[0].until_one("owner", 0).await;
+    let mut callers = Vec::new();
+    for lab in &labs[1..] {
+        callers.push(lab.calls(2, path));
+        lab.until_one("follower", 2).await;
+    }
+    let mut looks = 0;
+    for _ in 0..3 {
+        let owner = until_one_runs(&labs, &mut looks).await;
+        labs.remove(owner).kill9();
+    }
+    let [last] = &labs[..] else { panic!("one is left") };
+    let mut refused = Vec::new();
+    for caller in callers.into_iter().flatten() {
+        refused.extend(caller.outcome().await);
+    }
+    let asked = Instant::now();
+    refused.push(last.get(path).await);
+    println!("quarantine: who comes is told after {:?}", asked.elapsed());
+    assert_eq!(refused.len(), 3);
+    for answer in &refused {
+        assert_eq!(answer.status, 503, "{answer:?}");
+        assert_eq!(answer.headers["retry-after"], "5");
+        assert_eq!(answer.headers["cache-status"], "tower-singleflight; detail=quarantined");
+    }
+    assert!(asked.elapsed() <= SLACK, "{:?}", asked.elapsed());
+    let [calls, found] =
+        [last.count("/inner/calls").await, last.count("/flights/quarantined").await];
+    assert_eq!([calls, found], [0, 2]);
+    assert_eq!(last.get("/work/harmless?ms=1").await.status, 200);
+}
+
 /// Which of them run now.
 async fn running(labs: &[Lab]) -> Vec<bool> {
     let mut running = Vec::new();

@@ -54,5 +54,6 @@ async fn f3_of_fifty_processes_that_wait_three_ask_to_own() {
 async fn f3_the_others_own_where_the_first_in_line_die_too() {
     let (took, asked) = death(3).await;
     assert!(took <= LEASE + BEAT * 3 / 2 + ms(500), "{took:?}");
-    assert!(asked >= 1, "{asked}");
+    // All of them may ask before they know of one who owns; none asks twice.
+    assert!((1..=WAITING - 3).contains(&asked), "{asked}");
 }

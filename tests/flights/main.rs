@@ -1,6 +1,7 @@
 //! Flights on the memory store under a paused clock: who shares, who runs, who
 //! takes over. Several layers on one store are so many simulated processes.
 
+mod buffered;
 mod crowds;
 mod forged;
 mod forget;
@@ -21,6 +22,7 @@ mod outcomes;
 mod pace;
 mod phantoms;
 mod probes;
+mod quarantine;
 mod races;
 mod release;
 mod rig;

@@ -20,6 +20,7 @@ const APPEND: Case = Case {
         one(DelayShort),
         one(DelayLong),
         one(SwallowReply),
+        one(Refused),
         one(Late),
         one(SwallowPush),
         // The run goes on for its own callers; what others have of it breaks off, since

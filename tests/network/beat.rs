@@ -16,6 +16,7 @@ const RENEW: Case = Case {
         one(DelayShort),
         one(DelayLong),
         one(SwallowReply),
+        one(Refused),
         one(Late),
         // Its lease is over before another's begins; it runs another caller's request
         // alone.
@@ -41,6 +42,7 @@ const WATCH: Case = Case {
         one(DelayShort),
         one(DelayLong),
         one(SwallowReply),
+        one(Refused),
         one(Late),
         // Its look is due when the lease that it knows of is over: the store is away.
         Row { within: TAKEOVER, ..two(MuteUp, "ac b") },

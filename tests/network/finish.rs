@@ -5,17 +5,18 @@ use crate::{
     case::{CASE, Case, Trigger},
     inner::Shape,
     proxy::{Push, Step},
-    row::{Kind, Kind::*, Row, TAKEOVER, TRANSFERS, is, one, two, upto},
+    row::{Kind, Kind::*, Row, TAKEOVER, TRANSFERS, between, is, one, two, upto},
 };
 
 /// Its own callers have their answer at once, whatever becomes of the word of it.
-const fn rows(late: Row) -> [Row; 10] {
+const fn rows(late: Row, refused: Row) -> [Row; 11] {
     [
         one(CutBefore),
         one(CutAfter),
         one(DelayShort),
         one(DelayLong),
         one(SwallowReply),
+        refused,
         one(SwallowPush),
         late,
         unheard(MuteUp),
@@ -35,22 +36,34 @@ const SMALL: Case = Case {
     step: Step::Finish,
     trigger: Trigger::Stage(2),
     push: Some((1, Push::End)),
-    rows: &rows(one(Late)),
+    rows: &rows(one(Late), one(Refused)),
     ..CASE
 };
+
+/// What is large may take its time, and is sent again after it: the lease is kept.
+const TRANSFER_LATE: Row = Row { within: TRANSFERS, ..one(Late) };
 
 const STAGED: Case = Case {
     name: "finish-staged",
     step: Step::FinishStaged,
     shape: Shape::Large,
     limit: TRANSFER,
-    // What is large may take its time, and is sent again after it: the lease is kept.
-    rows: &rows(Row { within: TRANSFERS, ..one(Late) }),
+    rows: &rows(TRANSFER_LATE, one(Refused)),
     ..SMALL
 };
 
 /// The record, which is with the server before its end is told.
-const STAGE: Case = Case { name: "stage", step: Step::Stage, ..STAGED };
+const STAGE: Case = Case {
+    name: "stage",
+    step: Step::Stage,
+    // The end is told in the same write: who wants the record finds that there is none. The
+    // next run ends at once, and who comes after that runs once more.
+    rows: &rows(
+        TRANSFER_LATE,
+        Row { runs: between(2, 3), takeovers: upto(2), ..two(Refused, "a b c") },
+    ),
+    ..STAGED
+};
 
 const SEALED: Case = Case {
     name: "finish-sealed",
@@ -62,6 +75,7 @@ const SEALED: Case = Case {
         one(DelayShort),
         one(DelayLong),
         one(SwallowReply),
+        one(Refused),
         one(SwallowPush),
         one(Late),
         // They have all of it but the end.

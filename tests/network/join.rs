@@ -21,6 +21,7 @@ const OWN: Case = Case {
         // followed for as long as that takes.
         Row { takeovers: upto(1), ..two(DelayLong, "a bc") },
         Row { takeovers: upto(1), ..two(SwallowReply, "a bc") },
+        two(Refused, "a bc"),
         two(Late, "a bc"),
         two(MuteUp, "a bc"),
         Row { takeovers: upto(1), ..two(MuteDown, "a bc") },
@@ -36,6 +37,7 @@ const FOLLOWS: &[Row] = &[
     // For it the store is away: it runs alone.
     two(DelayLong, "ac b"),
     two(SwallowReply, "ac b"),
+    two(Refused, "ac b"),
     two(Late, "ac b"),
     two(MuteUp, "ac b"),
     two(MuteDown, "ac b"),
@@ -64,6 +66,7 @@ const SUBSCRIBE: Case = Case {
         one(DelayShort),
         one(DelayLong),
         one(SwallowReply),
+        one(Refused),
         one(Late),
         // It looks in vain.
         two(MuteUp, "ac b"),
@@ -84,6 +87,7 @@ const WATCHED: Case = Case {
         one(DelayShort),
         two(DelayLong, "ac b"),
         two(SwallowReply, "ac b"),
+        two(Refused, "ac b"),
         two(Late, "ac b"),
         two(MuteUp, "ac b"),
         two(MuteDown, "ac b"),

@@ -22,6 +22,7 @@ const ABANDON: Case = Case {
         next(DelayShort),
         next(DelayLong),
         next(SwallowReply),
+        next(Refused),
         next(Late),
         Row { within: TAKEOVER, ..next(MuteUp) },
         next(MuteDown),
@@ -47,6 +48,7 @@ const RELEASE: Case = Case {
         over(DelayShort),
         over(DelayLong),
         over(SwallowReply),
+        over(Refused),
         over(Late),
         over(SwallowPush),
         // For its own callers the store is away: it runs for them alone.

@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     MuteDown,
     /// The answer is lost, and nothing else.
     SwallowReply,
+    /// The server answers with an error, and does nothing.
+    Refused,
     /// What the server pushes to others because of it is lost to one of them.
     SwallowPush,
     /// Another server, an empty one, takes over the address for all.
@@ -43,6 +45,7 @@ impl Kind {
             Self::MuteUp => proxy::Kind::MuteUp,
             Self::MuteDown => proxy::Kind::MuteDown,
             Self::SwallowReply => proxy::Kind::SwallowReply,
+            Self::Refused => proxy::Kind::Refuse("NOPERM not for this user"),
             Self::SwallowPush | Self::Swap => return None,
         })
     }

@@ -1,7 +1,8 @@
 //! Steps of a flight that tests of all kinds of servers begin with.
 
-use std::time::Duration;
+use std::{future::Future, pin::pin, time::Duration};
 
+use futures_util::FutureExt;
 use tower_singleflight::{
     FlightId, FlightRef, KeyDigest, WaiterId,
     store::{Join, Joined, Session},
@@ -25,6 +26,14 @@ pub(crate) fn fresh() -> Join {
         retention: KEEP,
         look_only: false,
     }
+}
+
+/// Asks, and is gone when that is on its way: who drops it before never asked.
+pub(crate) async fn ask_and_go(asked: impl Future) {
+    let mut asked = pin!(asked);
+    assert!(asked.as_mut().now_or_never().is_none());
+    // The connection's own task writes it.
+    tokio::task::yield_now().await;
 }
 
 pub(crate) async fn own(session: &mut dyn Session, join: &Join) -> FlightRef {

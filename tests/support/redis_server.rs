@@ -160,13 +160,15 @@ impl RedisServer {
 
     /// Scripts that it ran so far, by either way of calling them.
     pub(crate) fn scripts(&self) -> u64 {
+        self.calls("evalsha") + self.calls("eval")
+    }
+
+    /// How often it did this command so far, scripts' calls among them.
+    pub(crate) fn calls(&self, command: &str) -> u64 {
+        let begins = format!("cmdstat_{command}:calls=");
         let stats = self.lines(&["INFO", "commandstats"]);
-        let calls = stats.iter().filter(|line| {
-            line.starts_with("cmdstat_evalsha:") || line.starts_with("cmdstat_eval:")
-        });
-        calls
-            .filter_map(|line| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok())
-            .sum()
+        let calls = stats.iter().find_map(|line| line.strip_prefix(&begins)?.split(',').next());
+        calls.map_or(0, |calls| calls.parse().expect("a count"))
     }
 
     fn socket(&self) -> PathBuf {

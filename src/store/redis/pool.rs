@@ -51,11 +51,36 @@ pub(super) enum What<'a> {
     Command(&'a Cmd),
     /// A script, in one write with a command before it.
     Script {
-        /// Its answer is not looked at.
-        before: Option<&'a Cmd>,
+        /// What goes before it.
+        before: Option<&'a Before>,
         /// The script.
         call: &'a Call,
     },
+}
+
+/// A command that goes before a script, which is done whatever comes of that.
+#[derive(Debug)]
+pub(super) struct Before {
+    command: Cmd,
+    refused: Mutex<Option<StoreError>>,
+}
+
+impl Before {
+    pub(super) fn new(command: Cmd) -> Self {
+        Self { command, refused: Mutex::default() }
+    }
+
+    /// What the server had against it, the last time that it was sent.
+    pub(super) fn refusal(self) -> Option<StoreError> {
+        self.refused.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hear(&self, answer: Option<&Value>) {
+        // Another server is asked then.
+        let refused = answer.filter(|answer| !error::is_redirection(answer));
+        let refused = refused.and_then(|answer| error::answered(answer.clone()).err());
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
+    }
 }
 
 impl<'a> Request<'a> {
@@ -68,7 +93,7 @@ impl<'a> Request<'a> {
     }
 
     /// The same, with a command before it.
-    pub(super) fn after(self, before: &'a Cmd) -> Self {
+    pub(super) fn after(self, before: &'a Before) -> Self {
         match self.what {
             What::Script { call, .. } => {
                 Self { what: What::Script { before: Some(before), call }, ..self }
@@ -274,15 +299,20 @@ impl Connection {
     /// Sends a command, in one write with what goes before it.
     async fn one(
         &mut self,
-        before: Option<&Cmd>,
+        before: Option<&Before>,
         command: &Cmd,
         asking: bool,
         limit: Duration,
     ) -> Result<Value, StoreError> {
         if before.is_some() || asking {
-            let commands = before.into_iter().chain([command]).cloned().collect();
+            let first = before.map(|before| &before.command);
+            let commands = first.into_iter().chain([command]).cloned().collect();
             let mut answers = Box::pin(self.each(commands, asking, limit)).await?;
-            return answers.pop().ok_or_else(error::bad_reply);
+            let answer = answers.pop().ok_or_else(error::bad_reply)?;
+            if let Some(before) = before {
+                before.hear(answers.first());
+            }
+            return Ok(answer);
         }
         let suspect = Suspect::new(limit, || self.broken.store(true, Ordering::Relaxed));
         let result = self.handle.send_packed_command(command).await;

@@ -9,7 +9,7 @@ use super::{
     error,
     handle::Shared,
     pieces,
-    pool::Request,
+    pool::{Before, Request},
     question::{Question, Way},
     reply,
     seat::Seat,
@@ -204,7 +204,13 @@ impl Session for RedisSession {
                         .arg(&record[..])
                         .arg("PX")
                         .arg(step::millis(finish.keep));
-                    self.ask(Request::script(&call).after(&stage), Way::Large).await
+                    let stage = Before::new(stage);
+                    let answer = self.ask(Request::script(&call).after(&stage), Way::Large).await;
+                    // The flight ends all the same, and others make the answer again.
+                    if let Some(error) = stage.refusal() {
+                        shared.errors.count(error.kind());
+                    }
+                    answer
                 }
             };
             let finished = answer.and_then(reply::finished);

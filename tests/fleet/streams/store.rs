@@ -82,6 +82,7 @@ async fn short_cut(link: Link) {
         "e1: {link:?}: the follower's end is {:?} late",
         at[1].saturating_duration_since(at[0])
     );
+    assert!(labs[0].count("/store/errors").await > 0, "{link:?}: steps fell into the cut");
     assert_eq!(sum(&labs, "/inner/calls").await, 1);
     for place in ["/flights/takeovers", "/flights/leases_lost"] {
         assert_eq!(sum(&labs, place).await, 0, "{place}");

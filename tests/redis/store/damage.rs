@@ -40,7 +40,7 @@ async fn failures_and_losses_are_counted() {
     // The record is there for as long again, to be found by a busy machine.
     let lease = Duration::from_millis(300);
     let mut known = 0;
-    for lost in 1..=3 {
+    for _ in 0..3 {
         let flight = own(&mut *session, &Join { known, lease, ..fresh() }).await;
         known = flight.token;
         let look = Join { known, look_only: true, ..fresh() };
@@ -48,11 +48,13 @@ async fn failures_and_losses_are_counted() {
             matches!(store.session(key(2)).join(look.clone()).await, Ok(Joined::Lapsed))
         })
         .await;
-        assert!(lost <= 3);
     }
     for known in [known, 0] {
         match session.join(Join { known, ..fresh() }).await.unwrap() {
-            Joined::Quarantined { left } => assert!(left <= Duration::from_secs(5)),
+            Joined::Quarantined { left } => {
+                let most = Duration::from_secs(5);
+                assert!(left <= most && left > most / 2, "{left:?}");
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt;
 use tower_singleflight::{
     FlightId, FlightRef, RedisStore, Store,
     store::{
@@ -11,7 +10,7 @@ use tower_singleflight::{
     },
 };
 
-use super::{LEASE, beat, done, follow, fresh, key, own, pushed, pushed_end, renew};
+use super::{LEASE, ask_and_go, beat, done, follow, fresh, key, own, pushed, pushed_end, renew};
 use crate::{
     proxy::Proxy,
     support::{
@@ -67,13 +66,15 @@ async fn i2_dropped_futures_mix_no_answers_up() {
         let flight = own(&mut *session, &fresh()).await;
         session.finish(done(flight, Some(&[n; 64]))).await.unwrap();
     }
+    // All connections are there.
+    store.session(key(0)).fetch().await.unwrap();
+    let before = [server.calls("get"), server.scripts()];
     for round in 0..500 {
         let (dropped, read) = ((round % 8) as u8, (round * 3 % 8) as u8);
         let mut session = store.session(key(dropped));
-        // Polled once, so that it is sent; then dropped.
-        assert!(session.fetch().now_or_never().is_none());
+        ask_and_go(session.fetch()).await;
         let look = Join { known: 1, look_only: true, ..fresh() };
-        assert!(session.join(look.clone()).now_or_never().is_none());
+        ask_and_go(session.join(look.clone())).await;
         let mut session = store.session(key(read));
         assert_eq!(session.fetch().await.unwrap().unwrap(), vec![read; 64], "{round}");
         match session.join(look).await.unwrap() {
@@ -81,6 +82,9 @@ async fn i2_dropped_futures_mix_no_answers_up() {
             other => panic!("{other:?}"),
         }
     }
+    // What was dropped was sent, and answered to nobody.
+    let sent = [server.calls("get") - before[0], server.scripts() - before[1]];
+    assert_eq!(sent, [1000, 1000]);
     assert_eq!(store.errors(), []);
 }
 

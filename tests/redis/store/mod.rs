@@ -8,8 +8,9 @@ use tower_singleflight::{
     store::{Beat, BeatReply, EndStatus, Finish, Join, Joined, Pushed, Session},
 };
 
-use super::steps::{KEEP, LEASE, fresh, key, own};
+use super::steps::{KEEP, LEASE, ask_and_go, fresh, key, own};
 
+mod beats;
 mod damage;
 mod faults;
 mod life;

@@ -52,7 +52,7 @@ async fn wrong_addresses_say_so_in_time() {
 }
 
 #[tokio::test]
-async fn scripting_and_version_are_checked() {
+async fn scripting_is_checked() {
     let server = RedisServer::start_with(&["--rename-command", "EVAL", ""]);
     let error = RedisStore::connect(&server.url()).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unsupported);

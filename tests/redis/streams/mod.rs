@@ -12,7 +12,7 @@ use tower_singleflight::{
     },
 };
 
-use super::steps::{KEEP, LEASE, fresh, key, own};
+use super::steps::{KEEP, LEASE, ask_and_go, fresh, key, own};
 use crate::support::{self, redis_server::RedisServer};
 
 mod answers;

@@ -16,8 +16,8 @@ use tower_singleflight::{
 };
 
 use super::{
-    LEASE, append, appended, end, finished, follow, fresh, gap, is_streamed, key, name, own,
-    pushed, renew, sealed,
+    LEASE, append, appended, ask_and_go, end, finished, follow, fresh, gap, is_streamed, key, name,
+    own, pushed, renew, sealed,
     support::{eventually, redis_server::RedisServer},
 };
 
@@ -32,19 +32,24 @@ async fn i2_dropped_futures_mix_no_pieces_up() {
         appended(&mut *session, append(flight, 0, &[&[n; 64]])).await;
         flights.push((session, flight));
     }
+    // All connections are there.
+    store.session(key(0)).fetch().await.unwrap();
+    let before = [server.calls("xrange"), server.scripts()];
     for round in 0..500 {
         let (dropped, read) = (round % 8, round * 3 % 8);
         let (session, flight) = &mut flights[dropped];
-        // Polled once, so that it is sent; then dropped.
-        assert!(session.read(*flight, 0).now_or_never().is_none());
+        ask_and_go(session.read(*flight, 0)).await;
         let again = append(*flight, 0, &[&[dropped as u8; 64]]);
-        assert!(session.append(again).now_or_never().is_none());
+        ask_and_go(session.append(again)).await;
         let (session, flight) = &mut flights[read];
         let pieces = session.read(*flight, 0).await.unwrap().pieces;
         assert_eq!(pieces, [vec![read as u8; 64]], "{round}");
         let again = append(*flight, 0, &[&[read as u8; 64]]);
         assert_eq!(session.append(again).await.unwrap(), Appended::Accepted { next: 1 });
     }
+    // What was dropped was sent, and answered to nobody.
+    let sent = [server.calls("xrange") - before[0], server.scripts() - before[1]];
+    assert_eq!(sent, [1000, 1000]);
     assert_eq!(store.errors(), []);
 }
 

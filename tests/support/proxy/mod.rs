@@ -43,6 +43,8 @@ pub(crate) enum Kind {
     MuteDown,
     /// The answer is lost, and nothing else.
     SwallowReply,
+    /// The request does not get to the server, and is answered with this error.
+    Refuse(&'static str),
 }
 
 /// Messages that the server sends unasked.
@@ -231,7 +233,9 @@ impl Shared {
                     Kind::MuteDown => self.way.send_modify(|way| way.down = false),
                     Kind::CutBefore | Kind::Late(_) => {}
                     // Hit where the answer comes.
-                    Kind::CutAfter | Kind::Delay(_) | Kind::SwallowReply => return Some(kind),
+                    Kind::CutAfter | Kind::Delay(_) | Kind::SwallowReply | Kind::Refuse(_) => {
+                        return Some(kind);
+                    }
                 }
                 self.hit();
                 Some(kind)

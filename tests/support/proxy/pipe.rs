@@ -16,6 +16,8 @@ use tokio::{
 
 use super::{Kind, Shared, Step, Way, wire};
 
+const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+
 pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     while let Ok((client, _)) = listener.accept().await {
         let way = *shared.way.borrow();
@@ -80,12 +82,14 @@ async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, shared: &Shar
     let (mut buffer, mut ways) = (Vec::new(), shared.way.subscribe());
     while fill(&mut from, &mut buffer).await {
         while let Some(length) = wire::whole(&buffer) {
-            let request: Vec<u8> = buffer.drain(..length).collect();
+            let mut request: Vec<u8> = buffer.drain(..length).collect();
             let step = shared.scripts.step(&request);
             let fate = shared.strike(step);
             match fate {
                 Some(Kind::CutBefore) => return,
                 Some(Kind::Late(time)) => tokio::time::sleep(time).await,
+                // Something in its place, for the answer to come in its turn.
+                Some(Kind::Refuse(_)) => request = PING.to_vec(),
                 _ => {}
             }
             until(&mut ways, |way| way.up).await;
@@ -101,7 +105,7 @@ async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, shared: &Share
     let (mut buffer, mut ways) = (Vec::new(), shared.way.subscribe());
     while fill(&mut from, &mut buffer).await {
         while let Some(length) = wire::whole(&buffer) {
-            let said: Vec<u8> = buffer.drain(..length).collect();
+            let mut said: Vec<u8> = buffer.drain(..length).collect();
             let step = match wire::message(&said) {
                 Some(message) if shared.swallows(message) => continue,
                 Some(_) => None,
@@ -116,6 +120,10 @@ async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, shared: &Share
                         Some(Kind::Delay(time)) => {
                             shared.hit();
                             tokio::time::sleep(time).await;
+                        }
+                        Some(Kind::Refuse(error)) => {
+                            shared.hit();
+                            said = format!("-{error}\r\n").into_bytes();
                         }
                         _ => {}
                     }
