@@ -44,6 +44,27 @@
 //! # }
 //! ```
 //!
+//! # Before the second process
+//!
+//! - Host and port are part of [`HttpKey`]: processes that are asked by addresses of their
+//!   own share with [`authority`](HttpKey::authority).
+//! - Layers on one Redis that answer differently need a
+//!   [`namespace`](SingleFlightLayer::namespace) each, those of one process as well. The
+//!   default is the name of the executable.
+//! - [`RedisStore::connect`] fails where Redis is away, `connect_lazy` starts without it.
+//! - What is below the layer is done once for each run, what is above it for each caller:
+//!   authentication belongs above, which in axum is a `.layer(..)` *after* this one.
+//!
+//! # Features
+//!
+//! | feature | brings |
+//! |---|---|
+//! | `redis` (default) | [`RedisStore`]: Redis or Valkey, sentinels, clusters |
+//! | `tls` | `rediss://` addresses |
+//! | `metrics` | counts and times by the `metrics` facade |
+//! | `grpc-descriptors` | `GrpcKey::methods_in`: names of methods are held against a descriptor set |
+//! | `test-util` | a store that fails when a test wants it, and what stores are held to |
+//!
 //! # Words
 //!
 //! A **flight** is one shared run of one **key**, from its first caller until its
@@ -70,6 +91,9 @@
 //! - [`telemetry`]: what can be seen: spans, metrics, and a look at the [`Fleet`]
 //! - `testing`, with the feature `test-util`: a store that fails when a test wants it, and
 //!   what stores are held to
+//!
+//! The guide is in the repository's `docs/`, beside `SECURITY.md` and `RELIABILITY.md`, and
+//! comes with the package.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod body;
