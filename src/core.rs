@@ -123,6 +123,7 @@ impl Core {
             } else if told.is_ok() {
                 // Its driver is yet to hear of it, and then moves on.
                 flight.hold_back(true);
+                flight.forget();
             }
         }
         told

@@ -3,6 +3,10 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
+/// Header fields that say when and by which way an answer was made: two runs differ in
+/// them, whatever was asked.
+pub(crate) const OF_THE_RUN: &[&str] = &["age", "cache-status", "date", "expires", "server-timing"];
+
 /// What comes before the body.
 ///
 /// Shaped as HTTP has it; a codec for something else puts what it needs into

@@ -66,6 +66,9 @@ impl Driver {
             Some(record) => Some(record),
             None => self.fetch().await,
         };
+        if self.is_forgotten(origin) {
+            return Next::Elect;
+        }
         let is_reused = matches!(origin, Origin::Reused { .. });
         let least = if is_reused { flight.token } else { self.known };
         if let Some(next) = record.and_then(|record| self.give_out(&record, least, origin)) {
@@ -146,15 +149,28 @@ impl Driver {
     /// read is a miss.
     async fn deliver_stream(&mut self, flight: FlightRef, origin: Origin) -> Next {
         let mut inflow = self.inflow(flight, origin);
-        if let Flow::Ended(end) = self.read_rest(&mut inflow).await {
-            return self.end_of_stream(inflow, &end);
-        }
-        if inflow.has_begun() {
-            return self.unreadable(&inflow);
+        match self.read_rest(&mut inflow).await {
+            Flow::Ended(end) if self.is_forgotten(origin) => {
+                // Whole for those who have begun with it.
+                let seal = end.seal.as_ref();
+                return match seal.is_some_and(|seal| inflow.close(seal).is_some()) {
+                    true => Next::Elect,
+                    false => self.unreadable(&inflow),
+                };
+            }
+            Flow::Ended(end) => return self.end_of_stream(inflow, &end),
+            _ if inflow.has_begun() => return self.unreadable(&inflow),
+            _ => {}
         }
         // Past this flight, or the next look would find the same again.
         self.know(flight.token.saturating_add(1));
         Next::Elect
+    }
+
+    /// Whether an answer that is used again was asked for before the key was forgotten:
+    /// somebody may wait for it who has come since.
+    fn is_forgotten(&self, origin: Origin) -> bool {
+        matches!(origin, Origin::Reused { .. }) && self.flight.forgets() != self.forgets
     }
 
     /// The key's stored record. An answer that was costly to make is worth a second

@@ -17,6 +17,10 @@ use crate::{
 const NOT_SHARED: &str = "the rest of it is not shared";
 const UNREADABLE: &str = "the rest of it cannot be read from the store";
 
+/// So many flights end without an answer for those who wait here, and without a word of it,
+/// until they run alone: where no push is heard, runs that fail elsewhere pass them by.
+const PASSED_BY: u32 = 8;
+
 /// How following one flight ended.
 enum Way {
     Next(Next),
@@ -44,6 +48,13 @@ impl Driver {
                 Way::Next(next) => return Ok(next),
                 Way::Newer(newer) => {
                     self.between_owners();
+                    self.passed_by += 1;
+                    if self.passed_by >= PASSED_BY {
+                        self.marked = true;
+                        self.unmark();
+                        self.flight.decide(Verdict::Alone { together: true });
+                        return Ok(Next::Over);
+                    }
                     seen = newer;
                 }
             }

@@ -64,6 +64,8 @@ struct Driver {
     failed_runs: u32,
     /// The flight that it followed has failed, as a push tells.
     failed_there: Option<Box<(FlightRef, FailureKind)>>,
+    /// Flights that it followed, until a look found a newer one in their place.
+    passed_by: u32,
     /// Leases that were granted too late to be used.
     late_grants: u32,
     /// Whether this driver has followed: owning is a takeover then.
@@ -74,6 +76,8 @@ struct Driver {
     gave_up: Option<FlightRef>,
     /// Whether others wait for the run that it had.
     yields: bool,
+    /// How often the key was forgotten here when the store was asked last.
+    forgets: u32,
     /// What came of it, where this process may hold that.
     found: Option<Box<(FlightRef, SharedRun)>>,
 }
@@ -111,11 +115,13 @@ impl Driver {
             known: 0,
             failed_runs: 0,
             failed_there: None,
+            passed_by: 0,
             late_grants: 0,
             followed: false,
             inflow: None,
             gave_up: None,
             yields: false,
+            forgets: 0,
             found: None,
         }
     }
@@ -220,6 +226,7 @@ impl Driver {
         }
         let join = self.join(look_only);
         let asked = Instant::now();
+        self.forgets = self.flight.forgets();
         let joined = self.session.open().join(join.clone()).await;
         self.core.counts.meter.store(|| self.core.store.state());
         let joined = match joined {

@@ -53,6 +53,8 @@ pub(crate) struct Flight {
     before: Mutex<Option<Arc<Flight>>>,
     /// A lease is being asked for.
     asking: AtomicBool,
+    /// How often its key was forgotten by this process.
+    forgets: AtomicU32,
     since: Instant,
     position: Position,
     /// Where who runs is in its trace.
@@ -97,6 +99,7 @@ impl Flight {
             probe: Mutex::default(),
             before: Mutex::new(before),
             asking: AtomicBool::new(false),
+            forgets: AtomicU32::new(0),
             since: Instant::now(),
             position: Position::default(),
             trace: Mutex::default(),
@@ -180,6 +183,17 @@ impl Flight {
     pub(crate) fn set_asking(&self, asking: bool) {
         self.asking.store(asking, Ordering::Release);
         self.table.moved.notify_waiters();
+    }
+
+    /// The store has forgotten its key: what was asked of it before is of no use for those
+    /// who come from now on.
+    pub(crate) fn forget(&self) {
+        self.forgets.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often its key was forgotten.
+    pub(crate) fn forgets(&self) -> u32 {
+        self.forgets.load(Ordering::Acquire)
     }
 
     /// Whether this flight, or the one before it, holds a lease or may get one.

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName};
 
 use super::{Next, Reader, SharedRun};
 use crate::{
-    frame::{Frame, Head},
+    frame::{Frame, Head, OF_THE_RUN},
     selection::Selection,
 };
 
@@ -129,29 +129,20 @@ const FELL_BEHIND: &str = "this reader fell too far behind";
 const DIFFERS: &str = "its owner was lost, and the next run's answer is another";
 const TOO_LATE: &str = "its owner was lost, and the next run cannot be read from its start";
 
-/// Whether two heads speak of the same body. That of a gRPC call that failed at once
-/// says so, and there is no other place for it: it is like none that does not.
+/// Whether two heads say the same: of the body, of how long it may be kept, of what comes
+/// next. Which of them a header is about cannot be told by its name.
 fn is_same(one: &Head, other: &Head) -> bool {
-    let about = |headers: &HeaderMap| -> Vec<(HeaderName, Vec<u8>)> {
-        let mut about: Vec<_> = headers
+    let said = |headers: &HeaderMap| -> Vec<(HeaderName, Vec<u8>)> {
+        let mut said: Vec<_> = headers
             .iter()
-            .filter(|(name, _)| is_about_body(name))
+            .filter(|(name, _)| !OF_THE_RUN.contains(&name.as_str()))
             .map(|(name, value)| (name.clone(), value.as_bytes().to_vec()))
             .collect();
         // The order of lines of one name is kept: the sort is stable.
-        about.sort_by(|(one, _), (other, _)| one.as_str().cmp(other.as_str()));
-        about
+        said.sort_by(|(one, _), (other, _)| one.as_str().cmp(other.as_str()));
+        said
     };
-    one.status == other.status && about(&one.headers) == about(&other.headers)
-}
-
-fn is_about_body(name: &HeaderName) -> bool {
-    let name = name.as_str();
-    name.starts_with("content-")
-        || matches!(
-            name,
-            "etag" | "digest" | "repr-digest" | "trailer" | "grpc-encoding" | "grpc-status"
-        )
+    one.status == other.status && said(&one.headers) == said(&other.headers)
 }
 
 impl fmt::Debug for Splice {

@@ -3,7 +3,10 @@ use std::{fmt, sync::Arc};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::Moment;
-use crate::{frame::Head, headers::HeaderList};
+use crate::{
+    frame::{Head, OF_THE_RUN},
+    headers::HeaderList,
+};
 
 /// What is compared of a run.
 #[derive(Clone, Debug)]
@@ -32,10 +35,6 @@ pub(crate) struct Answer {
     /// When it was whole, for those of its own process.
     pub(crate) at: Moment,
 }
-
-/// Header fields that say when and by which way an answer was made: two runs differ in
-/// them, whatever was asked.
-const OF_THE_RUN: &[&str] = &["age", "cache-status", "date", "expires", "server-timing"];
 
 impl Answer {
     /// `hasher` has what the answer belongs to already.

@@ -76,3 +76,22 @@ async fn followers_elsewhere_move_to_the_next_flight() {
     assert_eq!(counts.calls(), 2);
     until(|| a.in_air() + b.in_air() == 0).await;
 }
+
+/// Of an answer that is used again, also where it was on its way here.
+#[tokio::test(start_paused = true)]
+async fn c9_who_comes_after_forget_has_no_answer_from_before() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let inner = runs(&counts, 0, 0);
+    let reuse = Config::builder().reuse(ms(20_000)).local_results(0);
+    let config = reuse.build().unwrap();
+    let line = Line::new(&store);
+    let near = Node::new(line.clone(), &inner, config.clone());
+    let far = Node::new(store, &inner, config);
+    assert_eq!(far.call("/a").await.text(), "run 0");
+    line.answer_join_late(ms(20));
+    let early = near.call("/a");
+    tokio::time::sleep(ms(10)).await;
+    forget(&near, "/a").await;
+    assert_eq!(near.call("/a").await.text(), "run 1");
+    early.await.text();
+}

@@ -1,6 +1,11 @@
 //! An owner that is lost while its answer is handed out: who has begun goes on where
 //! the next run says the same, and breaks off where it does not.
 
+use std::{io, sync::Arc};
+
+use http::Response;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
 use tokio::time::{Instant, sleep};
 use tower_singleflight::{Config, FlightRole, LeaseLoss, MemoryStore};
 
@@ -230,5 +235,40 @@ async fn a_caller_that_comes_while_the_last_one_leaves_is_answered() {
         let second = second.await.unwrap();
         assert_eq!(second.role(), Some(FlightRole::Owner), "{wait}");
         assert_eq!(second.rest().await.unwrap(), ["one", "other"][last], "{wait}");
+    }
+}
+
+/// A head says more of a body than its type: validators, links, checksums, how long it may
+/// be kept.
+#[tokio::test(start_paused = true)]
+async fn the_head_of_one_run_never_stands_over_the_body_of_another() {
+    for (name, goes_on) in [
+        ("last-modified", false),
+        ("cache-control", false),
+        ("link", false),
+        ("x-snapshot", false),
+        ("date", true),
+        ("server-timing", true),
+    ] {
+        let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+        let inner = inner(&counts, move |nth| async move {
+            let frame = async {
+                tokio::time::sleep(ms(500)).await;
+                Ok::<_, io::Error>(Frame::data("the same".into()))
+            };
+            let body = StreamBody::new(futures_util::stream::once(frame)).boxed_unsync();
+            Response::builder().header(name, format!("of run {nth}")).body(body).unwrap()
+        });
+        let [near, far] = [(); 2].map(|()| Node::new(store.clone(), &inner, Config::default()));
+        let owner = near.call("/a");
+        until(|| counts.calls() == 1).await;
+        let follower = far.call("/a");
+        tokio::time::sleep(ms(50)).await;
+        near.layer.drain(ms(0)).await;
+        let follower = follower.await;
+        assert_eq!(follower.headers[name], "of run 0");
+        assert_eq!(follower.body.is_ok(), goes_on, "{name}");
+        assert_eq!(counts.calls(), 2);
+        drop(owner);
     }
 }

@@ -1,9 +1,13 @@
 //! What each end of a flight means to its callers.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
+use bytes::Bytes;
 use futures_util::future::join_all;
-use http::HeaderValue;
+use http::{HeaderValue, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use tokio::time::timeout;
 use tower_singleflight::{Bypass, Config, Delivery, FailureKind, MemoryStore, Stats};
 
 use crate::rig::*;
@@ -161,4 +165,33 @@ async fn b5_who_waits_is_told_after_two_failed_runs_whoever_comes_between() {
     assert_eq!((answer.status, answer.kind()), (503, Some(FailureKind::OwnerFailed)));
     assert!(answer.took <= ms(1250), "{:?}", answer.took);
     drop(fresh);
+}
+
+/// It looks once a beat, and is shown one flight after the other.
+#[tokio::test(start_paused = true)]
+async fn b5_who_hears_nothing_does_not_wait_for_ever_while_runs_fail_elsewhere() {
+    let (counts, store) = (Arc::<Counts>::default(), MemoryStore::new());
+    let inner = inner(&counts, |_| async {
+        tokio::time::sleep(ms(310)).await;
+        let broken = async { Err::<Frame<Bytes>, _>(io::Error::other("each run fails")) };
+        Response::new(StreamBody::new(futures_util::stream::once(broken)).boxed_unsync())
+    });
+    let line = Line::new(&store);
+    line.deafen();
+    let waiting = Node::new(line, &inner, Config::default());
+    let other = Node::new(store, &inner, Config::default());
+    let crowd = (0..3).map(|n: u64| {
+        let other = other.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(ms(37 * n)).await;
+            loop {
+                other.call("/a").await;
+            }
+        })
+    });
+    let crowd: Vec<_> = crowd.collect();
+    tokio::time::sleep(ms(200)).await;
+    let answer = timeout(ms(15_000), waiting.call("/a")).await.expect("an answer");
+    assert!(answer.body.is_err(), "its own");
+    crowd.iter().for_each(tokio::task::JoinHandle::abort);
 }
