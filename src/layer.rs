@@ -243,7 +243,8 @@ impl<K, R> SingleFlightLayer<K, HttpCodec<R>> {
     }
 
     /// Gives this response header to its own caller only. Default: those of
-    /// [`PER_REQUEST`](crate::PER_REQUEST), and what HTTP says is about one connection.
+    /// [`PER_REQUEST`](crate::PER_REQUEST), and what HTTP says is about one connection. See
+    /// [`keep_header`](Self::keep_header) for an example.
     pub fn drop_header(self, name: impl Into<HeaderName>) -> Self {
         self.with(|codec| codec.drop_header(name))
     }
