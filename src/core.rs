@@ -1,6 +1,12 @@
 //! What all clones of one layer share.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
 
 use http::HeaderName;
 
@@ -43,6 +49,7 @@ pub(crate) struct Core {
     pub(crate) turns: Option<Arc<Turns>>,
     /// Where digests of answers meet, in shadow mode. Nothing else flies then.
     pub(crate) shadow: Option<Arc<Self>>,
+    _unnamed: Option<Unnamed>,
 }
 
 impl Core {
@@ -59,6 +66,12 @@ impl Core {
             return Self::at(config, digester, sealer, Arc::new(own.clone()), Some(own), telemetry);
         };
         Self::at(config, digester, sealer, store, None, telemetry)
+    }
+
+    /// The same, of a layer that was given no namespace.
+    pub(crate) fn unnamed(self) -> Self {
+        let _unnamed = self.store.is_remote().then(Unnamed::count);
+        Self { _unnamed, ..self }
     }
 
     /// `own` is the store, where no other layer can come to it.
@@ -78,6 +91,7 @@ impl Core {
         });
         Self {
             shadow,
+            _unnamed: None,
             keeper: Arc::new(KeeperHandle::new(Terms::new(&config), Arc::clone(&store))),
             flights: Arc::new(Flights::new(Limits {
                 per_key: config.followers_per_key,
@@ -158,6 +172,34 @@ impl fmt::Debug for Core {
             .finish_non_exhaustive()
     }
 }
+
+/// A layer of this process that has the default namespace, where others can come to its
+/// store. A second one may ask for other things under equal keys, and nobody would see it.
+struct Unnamed(());
+
+impl Unnamed {
+    fn count() -> Self {
+        // It is a hint: to be said once is enough, also where layers come and go.
+        static TOLD: AtomicBool = AtomicBool::new(false);
+        let is_second = ALIVE.fetch_add(1, Ordering::Relaxed) > 0;
+        if is_second && !TOLD.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "two layers of this process have the default namespace: where their keys can be \
+                 the same and their answers differ, each needs its own \
+                 (`SingleFlightLayer::namespace`)"
+            );
+        }
+        Self(())
+    }
+}
+
+impl Drop for Unnamed {
+    fn drop(&mut self) {
+        ALIVE.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+static ALIVE: AtomicUsize = AtomicUsize::new(0);
 
 /// What the services of a layer share.
 pub(crate) struct Parts<K, C> {

@@ -1,6 +1,9 @@
 //! What a layer has done, in numbers.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    fmt,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use crate::{cache_status::FlightRole, key::Bypass, telemetry::Meter};
 
@@ -46,9 +49,9 @@ macro_rules! counts {
                 Stats {
                     $($name: self.$name.load(Ordering::Relaxed),)*
                     published_bytes: self.published_bytes.load(Ordering::Relaxed),
-                    alone: std::array::from_fn(|why| {
+                    bypassed: Bypassed(std::array::from_fn(|why| {
                         self.alone.get(why).map_or(0, |count| count.load(Ordering::Relaxed))
-                    }),
+                    })),
                 }
             }
         }
@@ -60,9 +63,24 @@ macro_rules! counts {
             $($(#[$doc])* pub $name: u64,)*
             /// Bytes of answers that the store was given, for callers elsewhere or later.
             pub published_bytes: u64,
-            alone: [u64; Bypass::KINDS],
+            bypassed: Bypassed,
         }
     };
+}
+
+/// Callers whose request was run alone, by the place of the reason.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Bypassed([u64; Bypass::KINDS]);
+
+/// The reasons that there were, by name.
+impl fmt::Debug for Bypassed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut map = f.debug_map();
+        for (why, count) in Bypass::ALL.iter().zip(self.0).filter(|(_, count)| *count > 0) {
+            map.entry(&format_args!("{why}"), &count);
+        }
+        map.finish()
+    }
 }
 
 counts! {
@@ -185,6 +203,30 @@ impl Stats {
     /// the sum over all of them.
     #[must_use]
     pub fn bypassed(&self, why: Bypass) -> u64 {
-        self.alone.get(why as usize).copied().unwrap_or_default()
+        self.bypassed.0.get(why as usize).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_printed_by_name_where_there_are_any() {
+        let counts = Counts::default();
+        let printed = |stats| format!("{stats:?}");
+        assert!(printed(counts.snapshot()).ends_with("published_bytes: 0, bypassed: {} }"));
+        counts.bypassed(Bypass::Shadow);
+        counts.bypassed(Bypass::NoStore);
+        counts.bypassed(Bypass::NoStore);
+        let stats = counts.snapshot();
+        assert!(printed(stats).ends_with("bypassed: {no_store: 2, shadow: 1} }"), "{stats:?}");
+    }
+
+    #[test]
+    fn every_reason_is_in_its_place() {
+        for (place, why) in Bypass::ALL.into_iter().enumerate() {
+            assert_eq!(why as usize, place, "{why}");
+        }
     }
 }

@@ -102,6 +102,9 @@ impl<K, T> SingleFlightLayer<K, ValueCodec<T>> {
     /// with this key and all defaults. Its error is
     /// [`FlightError`](crate::FlightError); see [`ValueCodec`] for what is shared.
     ///
+    /// Keys are often bare numbers or names, so that layers for values of different kinds on
+    /// one [`store`](Self::store) need a [`namespace`](Self::namespace) each.
+    ///
     /// ```
     /// use serde::{Deserialize, Serialize};
     /// use tower::{BoxError, ServiceBuilder, ServiceExt};
@@ -143,7 +146,8 @@ impl<K, C> SingleFlightLayer<K, C> {
     }
 
     /// The store that processes meet on. Default: a [`MemoryStore`](crate::MemoryStore) of the layer's
-    /// own, for one process.
+    /// own, for one process. Where several layers of a process are given one store, each
+    /// needs its own [`namespace`](Self::namespace), unless they are to share.
     pub fn store(self, store: impl Store) -> Self {
         self.change(|plan| plan.store = Some(Arc::new(store)))
     }
@@ -158,7 +162,9 @@ impl<K, C> SingleFlightLayer<K, C> {
     /// name of the executable.
     ///
     /// Two services with one namespace and equal requests would wait for each
-    /// other, and get each other's answers.
+    /// other, and get each other's answers. So would two layers of one process, say for
+    /// users and for orders, both asked for `7`: where two on a store that others can come
+    /// to have the default, the log has a warning, once.
     pub fn namespace(self, namespace: impl Into<String>) -> Self {
         let namespace = namespace.into();
         self.change(|plan| plan.namespace = Some(namespace))
@@ -237,7 +243,8 @@ impl<K, R> SingleFlightLayer<K, HttpCodec<R>> {
     }
 
     /// Gives this response header to its own caller only. Default: those of
-    /// [`PER_REQUEST`](crate::PER_REQUEST), and what HTTP says is about one connection.
+    /// [`PER_REQUEST`](crate::PER_REQUEST), and what HTTP says is about one connection. See
+    /// [`keep_header`](Self::keep_header) for an example.
     pub fn drop_header(self, name: impl Into<HeaderName>) -> Self {
         self.with(|codec| codec.drop_header(name))
     }
@@ -277,12 +284,14 @@ impl<K: Clone, C: Clone> SingleFlightLayer<K, C> {
         self.parts.get_or_init(|| {
             let Plan { config, namespace, secret, store, name, instance, trace } =
                 self.plan.clone();
+            let is_named = namespace.is_some();
             let namespace = namespace.unwrap_or_else(executable);
             let digester = Digester::new(&namespace, secret.as_deref());
             let sealer = Sealer::new(secret.as_deref());
             let name = name.as_deref().unwrap_or(&namespace);
             let telemetry = Telemetry::new(name, instance.as_deref(), trace);
-            let core = Arc::new(Core::new(config, digester, sealer, store, telemetry));
+            let core = Core::new(config, digester, sealer, store, telemetry);
+            let core = Arc::new(if is_named { core } else { core.unnamed() });
             Arc::new(Parts::new(self.key.clone(), self.codec.clone(), core))
         })
     }

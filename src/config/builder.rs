@@ -18,6 +18,10 @@ impl ConfigBuilder {
     }
 
     /// How long an owner that is gone without a word blocks its key. Default: 3 s.
+    ///
+    /// Over Redis it should be four times `RedisStoreBuilder::operation_limit` at least, which
+    /// is 1 s with the default of 250 ms: a shorter one leaves no time for a second try of a
+    /// renewal, so that runs are lost that need not be.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.config.lease = lease;
         self

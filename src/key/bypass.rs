@@ -57,7 +57,6 @@ impl Bypass {
     pub(crate) const KINDS: usize = Self::Shadow as usize + 1;
 
     /// All of them, each in its place.
-    #[cfg(feature = "metrics")]
     pub(crate) const ALL: [Self; Self::KINDS] = [
         Self::Method,
         Self::Body,

@@ -136,7 +136,18 @@ impl<B> HttpKey<B> {
 
     /// Leaves a header field out of the key: requests that differ in it alone
     /// get **the same answer**, unless it is an [identity](Self::identity), or an answer
-    /// says by `vary` that it depends on it.
+    /// says by `vary` that it depends on it. Where it says who asks, something else must:
+    /// see [`identity_fn`](Self::identity_fn).
+    ///
+    /// ```
+    /// use http::{HeaderName, header::ACCEPT_LANGUAGE};
+    /// use tower_singleflight::HttpKey;
+    ///
+    /// // One that `http` has a constant for, and one of your own, in lower case.
+    /// let key = HttpKey::new()
+    ///     .ignore(ACCEPT_LANGUAGE)
+    ///     .ignore(HeaderName::from_static("x-client-build"));
+    /// ```
     ///
     /// Default: the names in [`NOISE`](crate::key::NOISE).
     #[must_use]
@@ -146,6 +157,13 @@ impl<B> HttpKey<B> {
     }
 
     /// Takes a header field into the key, also one of [`NOISE`](crate::key::NOISE).
+    ///
+    /// ```
+    /// use http::{HeaderName, header::USER_AGENT};
+    /// use tower_singleflight::HttpKey;
+    ///
+    /// let key = HttpKey::new().cover(USER_AGENT).cover(HeaderName::from_static("x-request-id"));
+    /// ```
     ///
     /// Default: every field but those in [`NOISE`](crate::key::NOISE).
     #[must_use]
@@ -191,6 +209,14 @@ impl<B> HttpKey<B> {
     /// **Name what a service knows its users by**, all of it: what is private to one
     /// value of this header is shared among all who send that value.
     ///
+    /// ```
+    /// use http::{HeaderName, header::AUTHORIZATION};
+    /// use tower_singleflight::HttpKey;
+    ///
+    /// let by_token = HttpKey::new().identity(AUTHORIZATION);
+    /// let by_api_key = HttpKey::new().identity(HeaderName::from_static("x-api-key"));
+    /// ```
+    ///
     /// Default: none, and `private` answers are not shared.
     #[must_use]
     pub fn identity(mut self, name: impl Into<HeaderName>) -> Self {
@@ -200,23 +226,34 @@ impl<B> HttpKey<B> {
 
     /// As [`identity`](Self::identity), with a function that says who asks: the user
     /// that an authentication layer above this one has left in the request's extensions,
-    /// for one. `None` is for requests of nobody in particular: they share among each other,
-    /// but no `private` answers.
+    /// for one.
+    ///
+    /// **All for which it gives `None` share with each other**, as requests of nobody in
+    /// particular; only no `private` answers. So who [ignores](Self::ignore) the credential
+    /// needs [`tenant`](Self::tenant), under which a request without one takes no part, or
+    /// both.
     ///
     /// It is called once for the key, once more where the request is run, and must give the
     /// same both times.
     ///
     /// ```
     /// use http::HeaderName;
-    /// use tower_singleflight::HttpKey;
+    /// use tower_singleflight::{HttpKey, RequestView};
     ///
     /// #[derive(Clone)]
     /// struct User(String);
     ///
-    /// // Each request has a token of its own; what counts is whose it is.
+    /// fn user(request: RequestView<'_>) -> Option<String> {
+    ///     Some(request.extensions().get::<User>()?.0.clone())
+    /// }
+    ///
+    /// // Each request has a key of its own; what counts is whose it is.
     /// let key = HttpKey::new()
-    ///     .ignore(HeaderName::from_static("x-request-token"))
-    ///     .identity_fn(|request| Some(request.extensions().get::<User>()?.0.clone()));
+    ///     .ignore(HeaderName::from_static("x-api-key"))
+    ///     // Requests without a user run alone,
+    ///     .tenant(user)
+    ///     // and those of one user share `private` answers too.
+    ///     .identity_fn(user);
     /// ```
     #[must_use]
     pub fn identity_fn<F, T>(mut self, find: F) -> Self

@@ -4,11 +4,16 @@
 //! run on a paused clock.
 
 mod errors;
+#[cfg(feature = "redis")]
+#[path = "../support/log.rs"]
+mod log;
 mod misfits;
 #[cfg(feature = "redis")]
 // As it is printed on a page.
 #[rustfmt::skip]
 mod moved;
+#[cfg(feature = "redis")]
+mod names;
 mod readiness;
 #[cfg(feature = "redis")]
 mod redis;

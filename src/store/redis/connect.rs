@@ -139,7 +139,7 @@ impl Connector {
             }
             match self.speak(&self.address.info, &ear).await {
                 Ok(connection) => Ok((connection, self.terms.now())),
-                Err(error) => Err(error::unreachable(self, &error)),
+                Err(error) => Err(self.unreachable(&error)),
             }
         };
         tokio::time::timeout(self.limit, found).await.unwrap_or_else(|_| Err(self.late()))
@@ -170,7 +170,8 @@ impl Connector {
         ear: &Arc<Ear>,
     ) -> Result<MultiplexedConnection, StoreError> {
         let opened = self.speak(info, ear).await;
-        let mut connection = opened.map_err(|error| error::unreachable(info.addr(), &error))?;
+        let mut connection = opened
+            .map_err(|error| error::unreachable(info.addr(), self.address.database(), &error))?;
         is_master(&mut connection).await?;
         Ok(connection)
     }
@@ -218,6 +219,11 @@ impl Connector {
             });
         }
         client.get_multiplexed_async_connection_with_config(&config).await
+    }
+
+    /// Why no connection could be made.
+    pub(super) fn unreachable(&self, cause: &RedisError) -> StoreError {
+        error::unreachable(self, self.address.database(), cause)
     }
 
     fn late(&self) -> StoreError {

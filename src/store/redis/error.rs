@@ -22,10 +22,21 @@ pub(super) fn from_redis(error: &RedisError) -> StoreError {
     StoreError::new(kind, format!("redis: {}", error.category()))
 }
 
-/// Why no connection could be made to a place, without the password.
-pub(super) fn unreachable(place: &dyn fmt::Display, cause: &RedisError) -> StoreError {
+/// Why no connection could be made to this database at a place, without the password.
+pub(super) fn unreachable(
+    place: &dyn fmt::Display,
+    database: i64,
+    cause: &RedisError,
+) -> StoreError {
     let inner = from_redis(cause);
     let text = match inner.kind() {
+        StoreErrorKind::Server if is_without_database(cause) => {
+            format!("{place} has no database {database}")
+        }
+        StoreErrorKind::Reply => {
+            let text = format!("{place} answers, but not as Redis does");
+            return StoreError::new(StoreErrorKind::Connect, text);
+        }
         StoreErrorKind::Denied => format!("{place}: user name or password were refused"),
         StoreErrorKind::TimedOut => format!("{place} did not answer in time"),
         StoreErrorKind::Server | StoreErrorKind::Loading => format!("{place}: {inner}"),
@@ -38,6 +49,20 @@ pub(super) fn unreachable(place: &dyn fmt::Display, cause: &RedisError) -> Store
         }
     };
     StoreError::new(inner.kind(), text)
+}
+
+// Servers have 16 databases, or as many as they are told to; nodes of clusters one.
+fn is_without_database(cause: &RedisError) -> bool {
+    let said = |detail: &str| {
+        detail.contains("DB index") || detail.contains("SELECT is not allowed in cluster mode")
+    };
+    cause.detail().is_some_and(said)
+}
+
+/// Whether the server does not know what it was asked to do.
+pub(super) fn is_unknown_command(error: &ServerError) -> bool {
+    error.code() == "ERR"
+        && error.details().is_some_and(|detail| detail.contains("unknown command"))
 }
 
 pub(super) fn from_server(error: &ServerError) -> StoreError {

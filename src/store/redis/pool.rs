@@ -216,9 +216,7 @@ impl Pool {
             Ok(handle) => {
                 Ok(Connection { handle: handle.clone(), broken: Arc::default(), term: None })
             }
-            Err(bb8::RunError::User(cause)) => {
-                Err(error::unreachable(&self.manager.connector, &cause))
-            }
+            Err(bb8::RunError::User(cause)) => Err(self.manager.connector.unreachable(&cause)),
             Err(bb8::RunError::TimedOut) => Err(error::timed_out()),
         }
     }

@@ -109,7 +109,7 @@ async fn ask(
     limit: Duration,
 ) -> Result<(String, u16), StoreError> {
     let failed = |cause: &RedisError| {
-        error::unreachable(&format_args!("the sentinel at {}", place.addr()), cause)
+        error::unreachable(&format_args!("the sentinel at {}", place.addr()), 0, cause)
     };
     let mut ask = Cmd::new();
     ask.arg("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master);
@@ -124,6 +124,10 @@ async fn ask(
             }
             _ => Err(error::bad_reply()),
         },
+        Value::ServerError(cause) if error::is_unknown_command(&cause) => {
+            let text = format!("{} is no sentinel", place.addr());
+            Err(StoreError::new(StoreErrorKind::Connect, text))
+        }
         Value::ServerError(cause) => {
             let inner = error::from_server(&cause);
             let text = format!("the sentinel at {}: {inner}", place.addr());

@@ -51,6 +51,64 @@ async fn wrong_addresses_say_so_in_time() {
     assert_eq!(refused.to_string(), "pool_size (0) must be at least 1");
 }
 
+/// A server of web pages, on whose port a store is looked for by mistake.
+async fn web_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let place = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut bytes = [0; 4096];
+                while let Ok(1..) = client.read(&mut bytes).await {
+                    let page = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 7\r\n\r\nhunter2";
+                    if client.write_all(page).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    place
+}
+
+#[tokio::test]
+async fn what_is_at_an_address_in_place_of_redis_is_named() {
+    let (server, node) = (RedisServer::start(), RedisServer::start_node(&[]));
+    let (web, [plain, node]) =
+        (web_server().await, [&server, &node].map(|server| format!("127.0.0.1:{}", server.port())));
+    let other = "answers, but not as Redis does";
+    let connect = StoreErrorKind::Connect;
+    for (url, kind, text) in [
+        (format!("redis://{web}/"), connect, format!("{web} {other}")),
+        (format!("redis://u:hunter2@{web}/3"), connect, format!("{web} {other}")),
+        (
+            format!("redis-sentinel://{web}/main"),
+            connect,
+            format!("main at {web}: the sentinel at {web} {other}"),
+        ),
+        (format!("redis-cluster://{web}"), connect, format!("{web} {other}")),
+        (
+            format!("redis-sentinel://{plain}/main"),
+            connect,
+            format!("main at {plain}: {plain} is no sentinel"),
+        ),
+        (
+            format!("redis://{plain}/99"),
+            StoreErrorKind::Server,
+            format!("{plain} has no database 99"),
+        ),
+        (
+            format!("redis://{plain}/99?protocol=resp2"),
+            StoreErrorKind::Server,
+            format!("{plain} has no database 99"),
+        ),
+        (format!("redis://{node}/3"), StoreErrorKind::Server, format!("{node} has no database 3")),
+    ] {
+        let error = RedisStore::connect(&url).await.unwrap_err();
+        assert_eq!((error.to_string(), error.kind()), (text, kind), "{url}");
+    }
+}
+
 #[tokio::test]
 async fn scripting_is_checked() {
     let server = RedisServer::start_with(&["--rename-command", "EVAL", ""]);

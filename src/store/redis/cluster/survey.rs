@@ -171,7 +171,7 @@ async fn ask_node(node: ConnectionInfo, limit: Duration) -> Result<Map, StoreErr
     question.arg("CLUSTER").arg("SLOTS");
     let answer = ask_once(&node, &question, limit).await;
     let place = node.addr();
-    let map = match answer.map_err(|cause| error::unreachable(place, &cause))? {
+    let map = match answer.map_err(|cause| error::unreachable(place, 0, &cause))? {
         Value::ServerError(refusal) => {
             let kind = error::from_server(&refusal).kind();
             let detail = refusal.details().unwrap_or_default();
