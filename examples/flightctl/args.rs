@@ -137,9 +137,7 @@ impl Key {
             Err(_) if (FEWEST..64).contains(&text.len()) && text.chars().all(is_digit) => {
                 Ok(Self::Begins(text.to_owned()))
             }
-            Err(error) => {
-                Err(format!("KEY ({text}): {error}, or {FEWEST} or more that it begins with"))
-            }
+            Err(error) => Err(format!("KEY ({text}): {error}; its first {FEWEST} or more may do")),
         }
     }
 }

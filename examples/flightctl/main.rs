@@ -172,7 +172,8 @@ async fn whole(args: &Args, fleet: &Fleet, key: &Key) -> Result<KeyDigest, Failu
     match (found.next(), found.len()) {
         (Some(key), 0) => Ok(key),
         (Some(_), more) => {
-            let message = format!("KEY ({text}) begins the keys of {} flights", more + 1);
+            let message =
+                format!("KEY ({text}) begins the keys of {} flights: write more of it", more + 1);
             Err(Failure::Key(2, message))
         }
         (None, _) => {

@@ -79,6 +79,13 @@ async fn a_fleet_is_looked_into_and_acted_on() {
 
     // Its first digits will do, as what is logged has them.
     assert_eq!(json(&url, &["inspect", &key[..16]]).await["key"], *key);
+    let record = meta_keys(&redis).into_iter().find(|record| record.contains(key));
+    let record = record.expect("its record");
+    let twin = record.replace(&key[16..], &"0".repeat(48));
+    redis.command(&["COPY", &record, &twin]);
+    let (status, _, error) = flightctl(&url, &["stop", &key[..16]]).await;
+    assert!(status == 2 && error.contains("begins the keys of 2 flights"), "{error}");
+    redis.command(&["DEL", &twin]);
 
     // Forgotten, the next caller begins a new one, and the old run goes on for its own.
     assert_eq!(json(&url, &["forget", key]).await["done"], "forgotten");
