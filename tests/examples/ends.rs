@@ -27,25 +27,25 @@ fn ended(example: &str, args: &[&str], envs: &[(&str, &str)]) -> (bool, String, 
     (status.success(), text(stdout), text(stderr))
 }
 
-/// Ends a server by this signal while a caller waits.
-async fn who_waits_is_answered(signal: &str) {
-    let server = Server::start("server", &[]);
-    let caller = tokio::spawn(server.get("/answer?q=why"));
-    eventually("it runs", async || {
-        let stats: Value = serde_json::from_str(&server.get("/stats").await.1).expect("JSON");
-        stats["running"] == 1
-    })
-    .await;
-    server.program.signal(signal);
-    let (status, text) = caller.await.expect("an answer");
-    assert_eq!(status, StatusCode::OK, "{signal}: {text}");
-    assert!(text.starts_with("You asked q=why."), "{signal}: {text}");
-    server.program.lines_to_the_end();
-}
-
 #[tokio::test]
 async fn server_answers_who_waits_when_it_is_told_to_end() {
-    tokio::join!(who_waits_is_answered("-INT"), who_waits_is_answered("-TERM"));
+    let servers = ["-INT", "-TERM"].map(|signal| (signal, Server::start("server", &[])));
+    let ask = |(_, server): &(_, Server)| tokio::spawn(server.get("/answer?q=why"));
+    let callers = servers.each_ref().map(ask);
+    for (signal, server) in &servers {
+        eventually("it runs", async || {
+            let stats: Value = serde_json::from_str(&server.get("/stats").await.1).expect("JSON");
+            stats["running"] == 1
+        })
+        .await;
+        server.program.signal(signal);
+    }
+    for ((signal, server), caller) in servers.into_iter().zip(callers) {
+        let (status, text) = caller.await.expect("an answer");
+        assert_eq!(status, StatusCode::OK, "{signal}: {text}");
+        assert!(text.starts_with("You asked q=why."), "{signal}: {text}");
+        server.program.lines_to_the_end();
+    }
 }
 
 #[tokio::test]
