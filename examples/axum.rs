@@ -4,8 +4,8 @@
 //! cargo run --example axum
 //! ```
 //!
-//! `--example server` has more to it: a store that several processes meet on, streams,
-//! metrics, a page, and a good end.
+//! With `--store redis://127.0.0.1/`, and `--listen` for a second one, several servers
+//! share their runs. `--example server` has more to it: streams, metrics and a page.
 
 use std::{
     error::Error,
@@ -14,33 +14,42 @@ use std::{
 };
 
 use axum::{Router, extract::Path, routing::get};
-use tokio::net::TcpListener;
-use tower_singleflight::{HttpKey, SingleFlightLayer};
+use tower_singleflight::{HttpKey, RedisStore, SingleFlightLayer};
+
+mod shared;
+
+use self::shared::{Args, listen, told_to_end};
+
+const USAGE: &str = "usage: axum [--listen HOST:PORT] [--store redis://...]";
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // A fleet shares with `.store(RedisStore::connect("redis://127.0.0.1/").await?)`.
-    let layer = SingleFlightLayer::new(HttpKey::new());
+    let args = Args::read(USAGE, "127.0.0.1:3000")?;
+    // Several of these are one service, on several ports; behind one name it needs no
+    // `authority`.
+    let mut layer = SingleFlightLayer::new(HttpKey::new().authority("reports"));
+    if let Some(url) = &args.store {
+        layer = layer.store(RedisStore::connect(url).await?);
+    }
     let app = Router::new()
         .route("/report/{year}", get(report))
         // Around what is slow: routes that are added below are not shared.
-        .layer(layer)
+        .layer(layer.clone())
         .route("/health", get(async || "well\n"));
 
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let listen = match &args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => "127.0.0.1:3000",
-        ["--listen", address] => address,
-        _ => return Err("usage: axum [--listen ADDRESS:PORT]".into()),
-    };
-    let listener = TcpListener::bind(listen).await?;
+    let listener = listen(&args.listen).await?;
     let address = listener.local_addr()?;
     println!("listening on http://{address}");
     println!("  two ask for one report, and a third for another one: two runs; each answer");
     println!("  says in `cache-status` whether it was made for somebody else");
     let curl = |year: u32| format!("curl -i http://{address}/report/{year}");
     println!("  {} & {} & {} & wait", curl(2024), curl(2024), curl(1999));
-    Ok(axum::serve(listener, app).await?)
+    let leaving = async move {
+        told_to_end().await;
+        // Another server takes over what still runs here after five seconds.
+        layer.drain(Duration::from_secs(5)).await;
+    };
+    Ok(axum::serve(listener, app).with_graceful_shutdown(leaving).await?)
 }
 
 /// What is slow and costly.

@@ -11,7 +11,6 @@
 
 use std::{
     convert::Infallible,
-    net::SocketAddr,
     process::ExitCode,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
     time::Duration,
@@ -30,6 +29,9 @@ use hyper_util::{
 use tokio::net::TcpListener;
 use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 use tower_singleflight::{Failure, HttpKey, SingleFlight, SingleFlightLayer};
+
+#[path = "shared/listen.rs"]
+mod listen;
 
 type Upstream = SingleFlight<Client<HttpConnector, Empty<Bytes>>, HttpKey>;
 type Answer = Result<Response<Full<Bytes>>, Infallible>;
@@ -62,7 +64,7 @@ async fn run() -> Result<(), BoxError> {
         page(request.uri().path().to_owned(), client.clone(), rates_at.clone())
     }));
 
-    let listener = TcpListener::bind(listen()?).await?;
+    let listener = listen::listen(&address()?).await?;
     let address = listener.local_addr()?;
     println!("listening on http://{address}");
     println!("  two equal pages and one other: two pages are made, the upstream is asked once");
@@ -133,11 +135,11 @@ async fn ask(upstream: Upstream, uri: &str) -> Result<String, BoxError> {
     Ok(String::from_utf8_lossy(&body).into_owned())
 }
 
-fn listen() -> Result<SocketAddr, BoxError> {
+fn address() -> Result<String, BoxError> {
     let mut args = std::env::args().skip(1);
     match (args.next().as_deref(), args.next()) {
-        (None, _) => Ok(SocketAddr::from(([127, 0, 0, 1], 3000))),
-        (Some("--listen"), Some(address)) => Ok(address.parse()?),
-        _ => Err("usage: hyper [--listen ADDRESS:PORT]".into()),
+        (None, _) => Ok("127.0.0.1:3000".to_owned()),
+        (Some("--listen"), Some(address)) => Ok(address),
+        _ => Err("usage: hyper [--listen HOST:PORT]".into()),
     }
 }

@@ -17,11 +17,13 @@ flightctl [OPTIONS] COMMAND
   stop KEY      ends the flight for all its callers, in every process
 
 KEY is the digest of 64 digits that `list` prints, `SingleFlightLayer::digest` gives for a
-request, and the layer's spans have in their field `key`.
+request, and the layer's spans have in their field `key`. Its first 8 digits or more will do
+where they begin one key alone of those that `list` shows; to find it needs SCAN.
 
   --store URL       the store; default: the environment's REDIS_URL
   --prefix TEXT     the prefix of the store's names; default: ai:flight
-  --all             list and watch: also keys whose flights have ended
+  --all             also keys whose flights have ended: in list and watch, and where KEY is
+                    not whole
   --limit N         list and watch: no more than so many keys; default: 10000
   --every MS        watch: milliseconds from one look to the next; default: 1000
   --json            JSON instead of a table: a list for `list`, one object a line for `watch`
@@ -32,14 +34,25 @@ Exit status: 0 done, 1 the store does not answer or its user lacks a right (list
 need SCAN), 2 the command line is wrong, 3 there is nothing of that key.
 ";
 
+/// The fewest digits that stand for a whole digest: who mistypes some is not to stop
+/// another flight.
+const FEWEST: usize = 8;
+
 /// What to do.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Command {
     List,
     Watch,
-    Inspect(KeyDigest),
-    Forget(KeyDigest),
-    Stop(KeyDigest),
+    Inspect(Key),
+    Forget(Key),
+    Stop(Key),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Key {
+    Whole(KeyDigest),
+    /// Its first digits.
+    Begins(String),
 }
 
 /// What the command line says.
@@ -89,9 +102,9 @@ impl Args {
         let command = match words[..] {
             ["list"] => Command::List,
             ["watch"] => Command::Watch,
-            ["inspect", key] => Command::Inspect(digest(key)?),
-            ["forget", key] => Command::Forget(digest(key)?),
-            ["stop", key] => Command::Stop(digest(key)?),
+            ["inspect", key] => Command::Inspect(Key::parse(key)?),
+            ["forget", key] => Command::Forget(Key::parse(key)?),
+            ["stop", key] => Command::Stop(Key::parse(key)?),
             [command @ ("inspect" | "forget" | "stop")] => {
                 return Err(format!("{command} needs a KEY"));
             }
@@ -116,8 +129,17 @@ impl Args {
     }
 }
 
-fn digest(text: &str) -> Result<KeyDigest, String> {
-    text.parse().map_err(|error| format!("KEY ({text}): {error}"))
+impl Key {
+    fn parse(text: &str) -> Result<Self, String> {
+        let is_digit = |c: char| matches!(c, '0'..='9' | 'a'..='f');
+        match text.parse() {
+            Ok(digest) => Ok(Self::Whole(digest)),
+            Err(_) if (FEWEST..64).contains(&text.len()) && text.chars().all(is_digit) => {
+                Ok(Self::Begins(text.to_owned()))
+            }
+            Err(error) => Err(format!("KEY ({text}): {error}; its first {FEWEST} or more may do")),
+        }
+    }
 }
 
 fn number(flag: &str, text: &str) -> Result<usize, String> {

@@ -10,7 +10,7 @@
 //! `SingleFlightLayer::digest` gives for it, and the field `key` of the layer's spans.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io::{self, Write},
     process::ExitCode,
     time::Duration,
@@ -25,7 +25,7 @@ mod args;
 mod show;
 
 use self::{
-    args::{Args, Asked, Command},
+    args::{Args, Asked, Command, Key},
     show::Form,
 };
 
@@ -34,6 +34,8 @@ use self::{
 enum Failure {
     /// The store does not answer, or not to this user.
     Store(StoreError),
+    /// No key begins so, or several do.
+    Key(u8, String),
     /// There is nothing of that key.
     Nothing(KeyDigest, &'static str),
     /// Nobody reads what it says.
@@ -76,6 +78,10 @@ async fn main() -> ExitCode {
             eprintln!("flightctl: {setting}{error}");
             ExitCode::from(code)
         }
+        Err(Failure::Key(code, message)) => {
+            eprintln!("flightctl: {message}");
+            ExitCode::from(code)
+        }
         Err(Failure::Nothing(key, what)) => {
             eprintln!("flightctl: {what} {key}");
             ExitCode::from(3)
@@ -95,14 +101,16 @@ async fn run(args: &Args) -> Result<(), Failure> {
     let store = RedisStore::builder(args.store.as_str()).prefix(args.prefix.as_str());
     let fleet = Fleet::new(store.connect().await?);
     let form = if args.json { Form::Json } else { Form::Table };
-    match args.command {
+    match &args.command {
         Command::List => form.list(&list(args, &fleet).await?)?,
         Command::Watch => watch(args, &fleet, form).await?,
         Command::Inspect(key) => {
+            let key = whole(args, &fleet, key).await?;
             let view = fleet.inspect(key).await?;
             form.one(&view.ok_or(Failure::Nothing(key, "there is nothing of"))?)?;
         }
         Command::Forget(key) => {
+            let key = whole(args, &fleet, key).await?;
             let kept = |view: &KeyView| view.is_in_air() || view.stored_bytes.is_some();
             let had = fleet.inspect(key).await?.is_some_and(|view| kept(&view));
             fleet.forget(key).await?;
@@ -112,6 +120,7 @@ async fn run(args: &Args) -> Result<(), Failure> {
             form.done("forgotten", key)?;
         }
         Command::Stop(key) => {
+            let key = whole(args, &fleet, key).await?;
             let had = fleet.inspect(key).await?.is_some_and(|view| view.is_in_air());
             fleet.stop(key).await?;
             if !had {
@@ -126,14 +135,14 @@ async fn run(args: &Args) -> Result<(), Failure> {
 /// What is there, the oldest first.
 async fn list(args: &Args, fleet: &Fleet) -> Result<Vec<KeyView>, Failure> {
     let (mut scan, mut found) = (fleet.scan(), HashMap::new());
-    let mut looked = 0;
+    let mut steps = 0;
     while found.len() < args.limit {
         let Some(page) = scan.next().await? else { break };
-        looked += page.looked;
+        steps += 1;
         let shown = page.keys.into_iter().filter(|view| args.all || view.is_in_air());
         found.extend(shown.map(|view| (view.key, view)));
         if !args.quiet {
-            eprint!("\rlooked at about {looked} entries, found {} ", found.len());
+            eprint!("\rsteps of the scan: {steps}, found: {} ", found.len());
         }
     }
     if !args.quiet {
@@ -146,6 +155,32 @@ async fn list(args: &Args, fleet: &Fleet) -> Result<Vec<KeyView>, Failure> {
     found.sort_by_key(|view| (std::cmp::Reverse(view.age), view.key));
     found.truncate(args.limit);
     Ok(found)
+}
+
+/// The one key that begins so, of those that are shown.
+async fn whole(args: &Args, fleet: &Fleet, key: &Key) -> Result<KeyDigest, Failure> {
+    let text = match key {
+        Key::Whole(key) => return Ok(*key),
+        Key::Begins(text) => text,
+    };
+    let (mut scan, mut found) = (fleet.scan(), HashSet::new());
+    while let Some(page) = scan.next().await? {
+        let shown = page.keys.into_iter().filter(|view| args.all || view.is_in_air());
+        found.extend(shown.map(|view| view.key).filter(|key| key.to_string().starts_with(text)));
+    }
+    let mut found = found.into_iter();
+    match (found.next(), found.len()) {
+        (Some(key), 0) => Ok(key),
+        (Some(_), more) => {
+            let message =
+                format!("KEY ({text}) begins the keys of {} flights: write more of it", more + 1);
+            Err(Failure::Key(2, message))
+        }
+        (None, _) => {
+            let of = if args.all { "" } else { " in the air (--all: also of those that ended)" };
+            Err(Failure::Key(3, format!("KEY ({text}) begins no key of a flight{of}")))
+        }
+    }
 }
 
 /// Says what changes, until it is ended.

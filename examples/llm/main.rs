@@ -19,7 +19,6 @@ use axum::{
     routing::{get, post},
     serve::ListenerExt,
 };
-use tokio::net::TcpListener;
 use tower_singleflight::{
     HttpKey, RedisStore, SingleFlightLayer,
     key::{BodyKey, Json, PointerError, ReadBody},
@@ -28,6 +27,12 @@ use tower_singleflight::{
 mod api;
 mod chat;
 mod model;
+#[path = "../shared/mod.rs"]
+mod shared;
+
+use self::shared::{Args, listen, told_to_end};
+
+const USAGE: &str = "usage: llm [--listen HOST:PORT] [--store redis://...]";
 
 type GiveBack = fn(ReadBody<Body>) -> Body;
 type ChatKey = HttpKey<BodyKey<GiveBack, Json>>;
@@ -75,10 +80,10 @@ async fn main() -> ExitCode {
 }
 
 async fn serve() -> Result<(), Box<dyn Error>> {
+    let args = Args::read(USAGE, "127.0.0.1:3000")?;
     tracing_subscriber::fmt().with_env_filter("warn").init();
-    let Args { listen, store } = Args::parse(std::env::args().skip(1))?;
     let mut layer = SingleFlightLayer::new(key()?);
-    if let Some(url) = &store {
+    if let Some(url) = &args.store {
         layer = layer.store(RedisStore::connect(url).await?);
     }
     // The layer is around what is slow, and nothing else.
@@ -88,35 +93,18 @@ async fn serve() -> Result<(), Box<dyn Error>> {
         .route("/v1/models", get(chat::models))
         .route("/", get(Html(include_str!("page.html"))));
 
-    let listener = TcpListener::bind(listen).await?;
-    say(listener.local_addr()?, store.is_some());
+    let listener = listen(&args.listen).await?;
+    say(listener.local_addr()?, args.store.is_some());
     // A token is not to wait for the client to confirm the one before.
     let listener = listener.tap_io(|stream| {
         let _ = stream.set_nodelay(true);
     });
-    let (stop, stopping) = tokio::sync::oneshot::channel();
-    let serving = axum::serve(listener, app).with_graceful_shutdown(async {
-        terminated().await;
-        // The receiver lives as long as the server.
-        let _ = stop.send(());
-    });
-    // Another server takes over what is still running here after five seconds.
-    let leaving = async {
-        match stopping.await {
-            Ok(()) => layer.drain(Duration::from_secs(5)).await,
-            Err(_) => std::future::pending().await,
-        }
+    let leaving = async move {
+        told_to_end().await;
+        // Another server takes over what is still running here after five seconds.
+        layer.drain(Duration::from_secs(5)).await;
     };
-    let mut leaving = std::pin::pin!(leaving);
-    tokio::select! {
-        result = serving => {
-            result?;
-            // All are answered, but other processes may not have heard of it yet.
-            leaving.await;
-        }
-        () = &mut leaving => {}
-    }
-    Ok(())
+    Ok(axum::serve(listener, app).with_graceful_shutdown(leaving).await?)
 }
 
 fn say(address: SocketAddr, fleet: bool) {
@@ -136,34 +124,5 @@ fn say(address: SocketAddr, fleet: bool) {
     match fleet {
         true => println!("  other servers with the same --store share its runs"),
         false => println!("  with --store redis://... several servers share their runs"),
-    }
-}
-
-async fn terminated() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut signal) => {
-            signal.recv().await;
-        }
-        Err(_) => std::future::pending().await,
-    }
-}
-
-struct Args {
-    listen: SocketAddr,
-    store: Option<String>,
-}
-
-impl Args {
-    fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, Box<dyn Error>> {
-        let mut this = Self { listen: SocketAddr::from(([127, 0, 0, 1], 3000)), store: None };
-        while let Some(flag) = args.next() {
-            match (flag.as_str(), args.next()) {
-                ("--listen", Some(address)) => this.listen = address.parse()?,
-                ("--store", Some(url)) => this.store = Some(url),
-                _ => return Err("usage: llm [--listen ADDRESS:PORT] [--store redis://...]".into()),
-            }
-        }
-        Ok(this)
     }
 }

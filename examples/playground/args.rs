@@ -7,8 +7,16 @@ use std::{
     time::Duration,
 };
 
-const USAGE: &str = "usage: playground [--listen 127.0.0.1:PORT] [--lease-ms N] [--run-ms N] \
-    [--memory]";
+pub(crate) const USAGE: &str = "usage: playground [--listen 127.0.0.1:PORT] [--lease-ms N] \
+    [--run-ms N] [--memory]";
+
+/// What is below it where help is asked for.
+pub(crate) const HELP: &str =
+    "  --listen    default: 127.0.0.1:3000, or another port where that one is taken
+  --lease-ms  the lease of who runs; default: 3000
+  --run-ms    how long a run takes; default: 6000
+  --memory    three layers in one process, also where there is a Redis
+";
 
 /// How quick everything is.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +40,8 @@ pub(crate) enum Role {
     Warden {
         folder: PathBuf,
     },
+    /// Says how it is used.
+    Help,
 }
 
 #[derive(Debug)]
@@ -55,6 +65,7 @@ impl Role {
             let mut value = || args.next().ok_or_else(|| format!("{arg} wants a value; {USAGE}"));
             match arg.as_str() {
                 "node" | "warden" => role = arg,
+                "--help" | "-h" => return Ok(Self::Help),
                 "--name" => name = value()?,
                 "--redis" => redis = value()?,
                 "--folder" => folder = value()?,
@@ -75,7 +86,13 @@ impl Role {
 
 /// Who opens the page can kill processes: it is for this machine alone.
 fn loopback(value: &str) -> Result<SocketAddr, String> {
-    let address = SocketAddr::from_str(value).map_err(|error| format!("--listen: {error}"))?;
+    let numbers = match value.strip_prefix("localhost:") {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => value.to_owned(),
+    };
+    let address = SocketAddr::from_str(&numbers).map_err(|error| {
+        format!("--listen ({value}): {error}; it must be as `--listen 127.0.0.1:3001`")
+    })?;
     match address.ip() {
         IpAddr::V4(ip) if ip.is_loopback() => Ok(address),
         IpAddr::V6(ip) if ip.is_loopback() => Ok(address),

@@ -55,6 +55,10 @@ async fn main() -> ExitCode {
             node::process(name, &redis, pace).await
         }
         Ok(Role::Warden { folder }) => return warden::watch(&folder).await,
+        Ok(Role::Help) => {
+            print!("{}\n{}", args::USAGE, args::HELP);
+            return ExitCode::SUCCESS;
+        }
         Err(message) => {
             eprintln!("{message}");
             return ExitCode::from(2);
@@ -135,7 +139,10 @@ async fn listen(options: &Options) -> Result<TcpListener> {
             let any = SocketAddr::new(options.listen.ip(), 0);
             Ok(TcpListener::bind(any).await?)
         }
-        result => result.map_err(|error| format!("--listen ({}): {error}", options.listen).into()),
+        result => result.map_err(|error| {
+            let hint = "`--listen 127.0.0.1:0` takes a port that is free";
+            format!("--listen ({}): {error}; {hint}", options.listen).into()
+        }),
     }
 }
 

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! cargo run --example server
-//! REDIS_URL=redis://127.0.0.1/ cargo run --example server -- --listen 127.0.0.1:3001
+//! cargo run --example server -- --listen 127.0.0.1:3001 --store redis://127.0.0.1/
 //! ```
 //!
 //! With `--features metrics` a Prometheus server finds the layer's metrics at `/metrics`.
+//! Ctrl-C and SIGTERM end it when all are answered.
 
 use std::{
     collections::HashSet,
     error::Error,
-    net::SocketAddr,
     process::ExitCode,
     sync::{
         Arc,
@@ -23,17 +23,24 @@ use axum::{
     Json, Router,
     body::Body,
     extract::{RawQuery, Request, State},
+    http::StatusCode,
     response::Html,
     routing::get,
     serve::ListenerExt,
 };
-use metrics_exporter_prometheus::PrometheusBuilder;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::task::JoinSet;
 use tower::ServiceExt;
 use tower_singleflight::{HttpKey, RedisStore, SingleFlightLayer};
 
 mod events;
+#[path = "../shared/mod.rs"]
+mod shared;
+
+use self::shared::{Args, listen, told_to_end};
+
+const USAGE: &str = "usage: server [--listen HOST:PORT] [--store redis://...]";
 
 #[derive(Debug, Default)]
 struct Model {
@@ -53,6 +60,7 @@ async fn main() -> ExitCode {
 }
 
 async fn serve() -> Result<(), Box<dyn Error>> {
+    let args = Args::read(USAGE, "127.0.0.1:3000")?;
     tracing_subscriber::fmt().with_env_filter("warn").init();
 
     // Before the first request: the layer keeps what it then counts on.
@@ -65,8 +73,7 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     // such line.
     let key = HttpKey::new().authority("demo");
     let mut layer = SingleFlightLayer::new(key).name("answers");
-    let redis = std::env::var("REDIS_URL").ok();
-    if let Some(url) = &redis {
+    if let Some(url) = &args.store {
         layer = layer.store(RedisStore::connect(url).await?);
     }
 
@@ -80,11 +87,10 @@ async fn serve() -> Result<(), Box<dyn Error>> {
         .clone()
         .route("/burst", get(burst).with_state(answers))
         .route("/stats", get(stats).with_state((layer.clone(), model)))
-        .route("/metrics", get(async move || metrics.render()))
+        .route("/metrics", get(async move || shown(&metrics)))
         .route("/", get(Html(include_str!("page.html"))));
 
-    let listen = listen()?;
-    let listener = TcpListener::bind(listen).await?;
+    let listener = listen(&args.listen).await?;
     let address = listener.local_addr()?;
     println!("listening on http://{address}");
     println!("  open it in a browser, or ask twice at the same time and see one run:");
@@ -93,56 +99,33 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     println!("  or listen twice, and see the events of one run as they come:");
     let listen = format!("curl -N 'http://{address}/events?q=why'");
     println!("  {listen} & {listen}; wait");
-    match redis {
-        Some(_) => println!("  other servers with the same REDIS_URL share its runs"),
-        None => println!("  with REDIS_URL=redis://... several servers share their runs"),
+    println!("  what it has counted, and what a Prometheus server finds:");
+    println!("  curl http://{address}/stats");
+    println!("  curl http://{address}/metrics");
+    match args.store {
+        Some(_) => println!("  other servers with the same --store share its runs"),
+        None => println!("  with --store redis://... several servers share their runs"),
     }
     // An event is not to wait for the client to confirm the one before.
     let listener = listener.tap_io(|stream| {
         let _ = stream.set_nodelay(true);
     });
-    let (stop, stopping) = tokio::sync::oneshot::channel();
-    let serving = axum::serve(listener, app).with_graceful_shutdown(async {
-        terminated().await;
-        // The receiver lives as long as the server.
-        let _ = stop.send(());
-    });
-    // Another server takes over what is still running here after two seconds.
-    let leaving = async {
-        match stopping.await {
-            Ok(()) => layer.drain(Duration::from_secs(2)).await,
-            Err(_) => std::future::pending().await,
-        }
+    let leaving = async move {
+        told_to_end().await;
+        // Another server takes over what is still running here after five seconds.
+        layer.drain(Duration::from_secs(5)).await;
     };
-    let mut leaving = std::pin::pin!(leaving);
-    tokio::select! {
-        result = serving => {
-            result?;
-            // All are answered, but other processes may not have heard of it yet.
-            leaving.await;
-        }
-        () = &mut leaving => {}
-    }
-    Ok(())
+    Ok(axum::serve(listener, app).with_graceful_shutdown(leaving).await?)
 }
 
-async fn terminated() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut signal) => {
-            signal.recv().await;
-        }
-        Err(_) => std::future::pending().await,
+/// The layer's metrics; without the feature there are none, which is said.
+fn shown(metrics: &PrometheusHandle) -> (StatusCode, String) {
+    if cfg!(feature = "metrics") {
+        return (StatusCode::OK, metrics.render());
     }
-}
-
-fn listen() -> Result<SocketAddr, Box<dyn Error>> {
-    let mut args = std::env::args().skip(1);
-    match (args.next().as_deref(), args.next()) {
-        (None, _) => Ok(SocketAddr::from(([127, 0, 0, 1], 3000))),
-        (Some("--listen"), Some(address)) => Ok(address.parse()?),
-        _ => Err("usage: server [--listen ADDRESS:PORT]".into()),
-    }
+    let text = "built without the feature `metrics`: \
+        cargo run --example server --features metrics\n";
+    (StatusCode::NOT_IMPLEMENTED, text.to_owned())
 }
 
 /// What stands for a model: an answer that takes three seconds.

@@ -9,7 +9,7 @@
 //! With `--store redis://127.0.0.1/`, and `--listen` for a second one, several servers
 //! share their runs.
 
-use std::{net::SocketAddr, process::ExitCode};
+use std::process::ExitCode;
 
 use tower::BoxError;
 
@@ -20,9 +20,11 @@ mod client;
 #[allow(missing_docs, unreachable_pub, clippy::all)]
 mod reports;
 mod server;
+#[path = "../shared/mod.rs"]
+mod shared;
 
 const USAGE: &str =
-    "usage: tonic [--listen ADDRESS:PORT] [--store redis://...]\n       tonic client ADDRESS:PORT";
+    "usage: tonic [--listen HOST:PORT] [--store redis://...], or: tonic client HOST:PORT";
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -36,15 +38,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), BoxError> {
-    let mut args = std::env::args().skip(1).collect::<Vec<_>>().into_iter();
-    let (mut listen, mut store) = (SocketAddr::from(([127, 0, 0, 1], 50051)), None);
-    while let Some(arg) = args.next() {
-        match (arg.as_str(), args.next()) {
-            ("client", Some(address)) => return client::ask(&address).await,
-            ("--listen", Some(address)) => listen = address.parse()?,
-            ("--store", Some(url)) => store = Some(url),
-            _ => return Err(USAGE.into()),
-        }
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match &words[..] {
+        [client, address] if client == "client" => client::ask(address).await,
+        _ => server::serve(shared::Args::read(USAGE, "127.0.0.1:50051")?).await,
     }
-    server::serve(listen, store).await
 }

@@ -1,13 +1,11 @@
 //! The service, and the layer over it.
 
 use std::{
-    net::SocketAddr,
     pin::Pin,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
     time::Duration,
 };
 
-use tokio::net::TcpListener;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{
     Request, Response, Status,
@@ -17,15 +15,18 @@ use tonic::{
 use tower::BoxError;
 use tower_singleflight::{GrpcKey, RedisStore, SingleFlightLayer};
 
-use crate::reports::{
-    Line, Question, Report,
-    reports_server::{Reports, ReportsServer},
+use crate::{
+    reports::{
+        Line, Question, Report,
+        reports_server::{Reports, ReportsServer},
+    },
+    shared::{Args, listen, told_to_end},
 };
 
 /// What a line takes.
 const WORK: Duration = Duration::from_millis(500);
 
-pub(crate) async fn serve(listen: SocketAddr, store: Option<String>) -> Result<(), BoxError> {
+pub(crate) async fn serve(args: Args) -> Result<(), BoxError> {
     let key = GrpcKey::new(Body::new)
         // These two are shared, and nothing else that the server may have.
         .methods(["/reports.Reports/Get", "/reports.Reports/Watch"])
@@ -34,28 +35,34 @@ pub(crate) async fn serve(listen: SocketAddr, store: Option<String>) -> Result<(
         // no such line.
         .authority("reports");
     let mut layer = SingleFlightLayer::grpc(key);
-    let shares = store.is_some();
-    if let Some(url) = store {
-        layer = layer.store(RedisStore::connect(&url).await?);
+    if let Some(url) = &args.store {
+        layer = layer.store(RedisStore::connect(url).await?);
     }
 
-    let listener = TcpListener::bind(listen).await?;
+    let listener = listen(&args.listen).await?;
     let address = listener.local_addr()?;
     println!("listening on {address}");
     println!("  five callers of each method at once, and one run for them all:");
     println!("  cargo run --example tonic -- client {address}");
+    println!("  or watch one being made, from the repository's root:");
     println!(
         "  grpcurl -plaintext -proto examples/tonic/reports.proto -d '{{\"topic\":\"rivers\"}}' \
          {address} reports.Reports/Watch"
     );
-    match shares {
+    match args.store.is_some() {
         true => println!("  other servers with the same --store share its runs"),
         false => println!("  with --store redis://... several servers share their runs"),
     }
+    let served = layer.clone();
+    let leaving = async move {
+        told_to_end().await;
+        // Another server takes over what is still running here after five seconds.
+        layer.drain(Duration::from_secs(5)).await;
+    };
     Server::builder()
-        .layer(layer)
+        .layer(served)
         .add_service(ReportsServer::new(SlowReports::default()))
-        .serve_with_incoming(TcpIncoming::from(listener))
+        .serve_with_incoming_shutdown(TcpIncoming::from(listener), leaving)
         .await?;
     Ok(())
 }

@@ -81,6 +81,22 @@ async fn watch(line: &str) -> Streaming<Line> {
     answer.unwrap().into_inner()
 }
 
+#[tokio::test]
+async fn tonic_ends_when_all_are_answered() {
+    let server = Server::start("tonic", &[]);
+    let mut lines = watch(&grpcurl(&server)).await;
+    for n in 1..=6 {
+        assert_eq!(next(&mut lines).await.unwrap(), Some(format!("line {n} on rivers")));
+        if n == 1 {
+            server.program.signal("-INT");
+        }
+    }
+    assert_eq!(next(&mut lines).await.unwrap(), None);
+    // Not here: the client is told too, and has to be able to hear of it.
+    let ended = tokio::task::spawn_blocking(|| server.program.lines_to_the_end()).await;
+    ended.expect("a good end");
+}
+
 /// Row O2, with a real process and a real `SIGKILL`.
 #[tokio::test]
 async fn o2_a_follower_goes_on_when_the_owner_is_killed() {

@@ -3,6 +3,8 @@
 #[cfg(feature = "redis")]
 mod demo;
 #[cfg(feature = "redis")]
+mod ends;
+#[cfg(feature = "redis")]
 mod fleet;
 mod function;
 #[cfg(feature = "redis")]

@@ -11,6 +11,7 @@ fn sorted(text: &str) -> Vec<&str> {
     lines
 }
 
+#[cfg(feature = "redis")]
 #[tokio::test]
 async fn axum() {
     let server = Server::start("axum", &[]);

@@ -36,6 +36,8 @@ impl Program {
     pub(crate) fn start_with(example: &str, args: &[&str], envs: &[(&str, &str)]) -> Self {
         let mut child = Command::new(binary(example))
             .args(args)
+            // That of who runs the tests is no part of them.
+            .env_remove("REDIS_URL")
             .envs(envs.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -59,6 +61,13 @@ impl Program {
             Err(mpsc::RecvTimeoutError::Disconnected) => None,
             Err(mpsc::RecvTimeoutError::Timeout) => panic!("no line in {PATIENCE:?}"),
         }
+    }
+
+    /// Sends it a signal, as `-INT`.
+    #[cfg(feature = "redis")]
+    pub(crate) fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill {signal}");
     }
 
     /// All further lines, to its end, which must be a good one.

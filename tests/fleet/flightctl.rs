@@ -45,7 +45,7 @@ async fn a_fleet_is_looked_into_and_acted_on() {
     let (url, labs) = (redis.url(), Lab::fleet::<3>(&redis.url(), &[]));
     let (status, table, progress) = flightctl(&url, &["list"]).await;
     assert_eq!((status, table.lines().count()), (0, 1), "{table}");
-    assert!(progress.contains("looked at about"), "{progress}");
+    assert!(progress.contains("steps of the scan: 1, found: 0 "), "{progress}");
 
     let path = "/work/seen?ms=600000";
     let mut calls = vec![labs[0].call(path)];
@@ -77,6 +77,16 @@ async fn a_fleet_is_looked_into_and_acted_on() {
     let (status, text, _) = flightctl(&url, &["inspect", key]).await;
     assert!(status == 0 && text.contains("waiters            2\n"), "{text}");
 
+    // Its first digits will do, as what is logged has them.
+    assert_eq!(json(&url, &["inspect", &key[..16]]).await["key"], *key);
+    let record = meta_keys(&redis).into_iter().find(|record| record.contains(key));
+    let record = record.expect("its record");
+    let twin = record.replace(&key[16..], &"0".repeat(48));
+    redis.command(&["COPY", &record, &twin]);
+    let (status, _, error) = flightctl(&url, &["stop", &key[..16]]).await;
+    assert!(status == 2 && error.contains("begins the keys of 2 flights"), "{error}");
+    redis.command(&["DEL", &twin]);
+
     // Forgotten, the next caller begins a new one, and the old run goes on for its own.
     assert_eq!(json(&url, &["forget", key]).await["done"], "forgotten");
     labs[1]
@@ -97,6 +107,9 @@ async fn a_fleet_is_looked_into_and_acted_on() {
     }
     assert_eq!(json(&url, &["list"]).await, Value::Array(Vec::new()));
     assert_eq!(json(&url, &["inspect", key]).await["status"], "stopped");
+    let (status, _, error) = flightctl(&url, &["inspect", &key[..16]]).await;
+    assert!(status == 3 && error.contains("begins no key of a flight in the air"), "{error}");
+    assert_eq!(json(&url, &["inspect", "--all", &key[..16]]).await["key"], *key);
     let (status, _, error) = flightctl(&url, &["stop", key]).await;
     assert_eq!(status, 3, "{error}");
     assert!(error.contains("nothing was in the air of") && error.contains(key), "{error}");
