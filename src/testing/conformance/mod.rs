@@ -58,6 +58,7 @@
 //! real clock all rules, one after the other, take about a minute. Each uses keys of its
 //! own and takes other keys in the same data for what they are; none clears anything.
 
+mod beat;
 mod chain;
 mod end;
 mod engine;
@@ -72,6 +73,7 @@ mod rules;
 mod seal;
 mod stream;
 mod suite;
+mod whole;
 
 use self::engine::Place;
 pub use self::{

@@ -276,6 +276,18 @@ pub(super) async fn stream_lasts_as_long_as_its_lease(engine: &dyn Place) {
     assert_eq!(owner.read_all(flight, 0).await, (bytes(&["a", "b"]), None));
 }
 
+pub(super) async fn pieces_stay_for_their_time(engine: &dyn Place) {
+    let mut owner = Node::new(engine, key()).await;
+    let flight = owner.own(&Join { lease: LEASE * 8, ..ask() }).await;
+    // Which begins anew with each: the first would be gone by then.
+    let keep = LAPSE;
+    owner.appended(&Append { keep, ..append(flight, 0, &["a"]) }).await;
+    engine.elapse(STEP).await;
+    owner.appended(&Append { keep, ..append(flight, 1, &["b"]) }).await;
+    engine.elapse(STEP * 3 / 2).await;
+    assert_eq!(owner.read_all(flight, 0).await, (bytes(&["a", "b"]), None));
+}
+
 pub(super) async fn stream_that_is_gone_is_sent_again(engine: &dyn Place) {
     let (mut owner, flight) = owner(engine).await;
     let keep = Duration::from_millis(50);
