@@ -2,17 +2,12 @@
 
 use super::{
     Place,
-    node::{LEASE, Node, ask, ask_after, done, follows, is_done, is_lapsed, key},
+    node::{LEASE, Node, ask_after, ask_long, done, follows, is_done, is_lapsed, key},
 };
 use crate::{
     id::{FlightId, FlightRef},
     store::{Beat, BeatReply, EndStatus, Join, Loss},
 };
-
-/// What a caller asks whose lease, and whose mark, outlast all that is done here.
-fn ask_long() -> Join {
-    Join { lease: LEASE * 8, ..ask() }
-}
 
 pub(super) async fn beat_answers_each_in_order(engine: &dyn Place) {
     let mut node = Node::new(engine, key()).await;

@@ -44,6 +44,12 @@ pub(crate) fn ask() -> Join {
     }
 }
 
+/// What a fresh caller asks whose lease, and whose mark, outlast all that a test does
+/// without letting time pass.
+pub(super) fn ask_long() -> Join {
+    Join { lease: LEASE * 8, ..ask() }
+}
+
 /// What a caller asks who knows this flight.
 pub(crate) fn ask_after(flight: FlightRef) -> Join {
     Join { known: flight.token, ..ask() }

@@ -5,8 +5,8 @@ use tokio::task::JoinSet;
 use super::{
     Place,
     node::{
-        self, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, follows, is_ended, is_lapsed,
-        is_missing, key,
+        self, LAPSE, LEASE, Node, STEP, ask, ask_after, ask_long, done, ended, follows, is_ended,
+        is_lapsed, is_missing, key,
     },
 };
 use crate::{
@@ -50,9 +50,7 @@ pub(super) async fn of_many_at_once_one_owns(engine: &dyn Place) {
     for _ in 0..4 {
         let node = Node::new(engine, key).await;
         let others = [node.beside(key), node.beside(key), node.beside(key)];
-        // The lease outlasts them all.
-        let asked = |node| (node, Join { lease: LEASE * 8, ..ask() });
-        callers.extend([node].into_iter().chain(others).map(asked));
+        callers.extend([node].into_iter().chain(others).map(|node| (node, ask_long())));
     }
     let (first, mut ranks) = join_all(&mut callers).await;
     ranks.sort_unstable();

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::{
     Place,
-    node::{KEEP, LAPSE, LEASE, Node, STEP, ask, ask_after, done, is_done, is_missing, key},
+    node::{
+        KEEP, LAPSE, LEASE, Node, STEP, ask, ask_after, ask_long, done, is_done, is_missing, key,
+    },
     pieces::{append, bytes, end, is_alone, is_streamed, owner, seal, sealed},
 };
 use crate::{
@@ -278,7 +280,7 @@ pub(super) async fn stream_lasts_as_long_as_its_lease(engine: &dyn Place) {
 
 pub(super) async fn pieces_stay_for_their_time(engine: &dyn Place) {
     let mut owner = Node::new(engine, key()).await;
-    let flight = owner.own(&Join { lease: LEASE * 8, ..ask() }).await;
+    let flight = owner.own(&ask_long()).await;
     // Which begins anew with each: the first would be gone by then.
     let keep = LAPSE;
     owner.appended(&Append { keep, ..append(flight, 0, &["a"]) }).await;

@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use super::{
     Place,
-    node::{KEEP, Node, ask, ask_after, done, key},
-    pieces::{append, end, owner, sealed},
+    node::{KEEP, Node, ask, ask_after, ask_long, done, key},
+    pieces::{append, end, sealed},
 };
 use crate::{
     id::FlightRef,
@@ -49,7 +49,7 @@ pub(super) async fn record_comes_back_byte_for_byte(engine: &dyn Place) {
     for len in [KIB, 4 * KIB, 4 * KIB + 1, 20 * KIB, 20 * KIB + 1, KIB * KIB] {
         let key = key();
         let (mut owner, mut follower) = (here.beside(key), there.beside(key));
-        let flight = owner.own(&ask()).await;
+        let flight = owner.own(&ask_long()).await;
         follower.follow(&ask(), flight).await;
         let all = blob(len);
         owner.finished(&Finish { record: Some(all.clone()), ..done(flight, "") }).await;
@@ -70,7 +70,8 @@ pub(super) async fn record_comes_back_byte_for_byte(engine: &dyn Place) {
 }
 
 pub(super) async fn pieces_come_back_byte_for_byte(engine: &dyn Place) {
-    let (mut owner, flight) = owner(engine).await;
+    let mut owner = Node::new(engine, key()).await;
+    let flight = owner.own(&ask_long()).await;
     let mut follower = Node::new(engine, owner.key).await;
     follower.follow(&ask(), flight).await;
     let all: Vec<Bytes> = [1, 4 * KIB + 1, 16 * KIB, 20 * KIB + 1, 256 * KIB].map(blob).into();
