@@ -6,8 +6,9 @@ use super::{
     Place,
     node::{
         LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, follows, is_done, is_lapsed,
-        is_missing, key,
+        is_missing, key, polled_once,
     },
+    pieces::{append, sealed},
 };
 use crate::{
     id::{FlightId, FlightRef},
@@ -61,6 +62,21 @@ pub(super) async fn push_outlives_a_wait_that_was_dropped(engine: &dyn Place) {
     owner.renewed(flight).await;
     owner.finished(&done(flight, "answer")).await;
     is_end(&follower.pushed().await, flight, EndStatus::Done, Some("answer"));
+}
+
+pub(super) async fn look_for_a_push_loses_none(engine: &dyn Place) {
+    let (mut owner, flight, mut follower, _) = pair(engine).await;
+    assert!(polled_once(follower.session.pushed()).await.is_none());
+    for first in 0..3 {
+        owner.appended(&append(flight, first, &["x"])).await;
+    }
+    owner.finished(&sealed(flight, 3)).await;
+    for next in 0..3 {
+        let pushed = follower.glimpsed().await;
+        assert!(matches!(pushed, Pushed::Piece { index, .. } if index == next), "{pushed:?}");
+    }
+    let pushed = follower.glimpsed().await;
+    assert!(matches!(pushed, Pushed::Ended { flight: of, .. } if of == flight), "{pushed:?}");
 }
 
 pub(super) async fn pushes_begin_with_the_first_follow(engine: &dyn Place) {

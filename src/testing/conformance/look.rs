@@ -2,15 +2,12 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    future::poll_fn,
-    pin::Pin,
-    task::Poll,
     time::Duration,
 };
 
 use super::{
     Place,
-    node::{KEEP, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, key},
+    node::{KEEP, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, key, polled_once},
     pieces::append,
 };
 use crate::{
@@ -141,15 +138,6 @@ pub(super) async fn scanned(store: &dyn Store) -> HashMap<KeyDigest, KeyView> {
     }
     assert!(scan.next().await.expect("no page").is_none());
     found
-}
-
-/// What a future has at once; else it is dropped.
-async fn polled_once<T>(mut future: impl Future<Output = T> + Unpin) -> Option<T> {
-    poll_fn(|cx| match Pin::new(&mut future).poll(cx) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => Poll::Ready(None),
-    })
-    .await
 }
 
 pub(super) async fn scan_finds_all_keys(engine: &dyn Place) {

@@ -54,10 +54,12 @@
 //! # What it takes
 //!
 //! Leases are half a second long, and a step that must come inside one leaves 200 ms for
-//! slow machines: a store that needs longer for a step is too slow for the rules. On a
+//! slow machines: a store that needs longer for a step is too slow for the rules. Up to 16
+//! callers join at once; a record has up to 1 MiB, a piece of a stream up to 256 KiB. On a
 //! real clock all rules, one after the other, take about a minute. Each uses keys of its
 //! own and takes other keys in the same data for what they are; none clears anything.
 
+mod beat;
 mod chain;
 mod end;
 mod engine;
@@ -72,6 +74,7 @@ mod rules;
 mod seal;
 mod stream;
 mod suite;
+mod whole;
 
 use self::engine::Place;
 pub use self::{

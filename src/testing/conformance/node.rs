@@ -1,6 +1,6 @@
 //! One simulated process at one key, and what it asks for.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use bytes::Bytes;
 
@@ -44,6 +44,12 @@ pub(crate) fn ask() -> Join {
     }
 }
 
+/// What a fresh caller asks whose lease, and whose mark, outlast all that a test does
+/// without letting time pass.
+pub(super) fn ask_long() -> Join {
+    Join { lease: LEASE * 8, ..ask() }
+}
+
 /// What a caller asks who knows this flight.
 pub(crate) fn ask_after(flight: FlightRef) -> Join {
     Join { known: flight.token, ..ask() }
@@ -63,6 +69,12 @@ impl Node {
         let store = engine.node().await;
         let (session, keeper) = (store.session(key), store.heartbeat());
         Self { key, store, session, keeper, pushes: engine.pushes() }
+    }
+
+    /// Another driver of the same process, at this key.
+    pub(super) fn beside(&self, key: KeyDigest) -> Self {
+        let (session, keeper) = (self.store.session(key), self.store.heartbeat());
+        Self { key, store: Arc::clone(&self.store), session, keeper, pushes: self.pushes }
     }
 
     pub(crate) fn introduce(&mut self, badge: Badge) {
@@ -175,6 +187,17 @@ impl Node {
         tokio::time::timeout(Duration::from_secs(2), self.session.pushed()).await.expect("a push")
     }
 
+    /// The next push, for which it looks now and again and does not wait in between.
+    pub(super) async fn glimpsed(&mut self) -> Pushed {
+        for _ in 0..25 {
+            if let Some(pushed) = polled_once(self.session.pushed()).await {
+                return pushed;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        self.pushed().await
+    }
+
     /// The next push must be this, where there are pushes.
     pub(crate) async fn hears(&mut self, expected: impl Fn(&Pushed) -> bool) {
         if self.pushes {
@@ -190,10 +213,24 @@ impl Node {
     }
 
     async fn beat(&mut self, beat: Beat) -> BeatReply {
-        let mut replies = self.keeper.beat(&[beat]).await;
-        assert_eq!(replies.len(), 1, "one answer for each operation");
-        replies.remove(0).expect("beat")
+        self.beats(&[beat]).await.remove(0)
     }
+
+    /// All in one go.
+    pub(super) async fn beats(&mut self, beats: &[Beat]) -> Vec<BeatReply> {
+        let replies = self.keeper.beat(beats).await;
+        assert_eq!(replies.len(), beats.len(), "one answer for each operation");
+        replies.into_iter().map(|reply| reply.expect("beat")).collect()
+    }
+}
+
+/// What a future has at once; else it is dropped.
+pub(super) async fn polled_once<T>(mut future: impl Future<Output = T> + Unpin) -> Option<T> {
+    poll_fn(|cx| match Pin::new(&mut future).poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }
 
 /// An end with an answer that fresh callers may have.

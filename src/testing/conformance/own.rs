@@ -1,15 +1,17 @@
 //! Who may own, and what an owner that is none any more can do: nothing.
 
+use tokio::task::JoinSet;
+
 use super::{
     Place,
     node::{
-        self, LAPSE, LEASE, Node, STEP, ask, ask_after, done, ended, follows, is_ended, is_lapsed,
-        is_missing, key,
+        self, LAPSE, LEASE, Node, STEP, ask, ask_after, ask_long, done, ended, follows, is_ended,
+        is_lapsed, is_missing, key,
     },
 };
 use crate::{
     id::{FlightId, FlightRef},
-    store::{Abandoned, BeatReply, EndStatus, Finished, Join, Loss, Pushed},
+    store::{Abandoned, BeatReply, EndStatus, Finished, Join, Joined, Loss, Pushed},
 };
 
 pub(super) async fn fresh_caller_is_granted(engine: &dyn Place) {
@@ -17,6 +19,51 @@ pub(super) async fn fresh_caller_is_granted(engine: &dyn Place) {
     let flight = node.own(&ask()).await;
     assert!(flight.token > 0);
     assert_eq!(node.renewed(flight).await, 0, "an owner is no waiter");
+}
+
+/// All at once, from several processes; the flight that one of them owns and the others
+/// follow, and how many had joined before each of those.
+async fn join_all(callers: &mut Vec<(Node, Join)>) -> (FlightRef, Vec<u32>) {
+    let mut joining = JoinSet::new();
+    for (mut node, ask) in callers.drain(..) {
+        joining.spawn(async move {
+            let joined = node.join(&ask).await;
+            (node, ask, joined)
+        });
+    }
+    let (mut owned, mut others) = (Vec::new(), Vec::new());
+    while let Some(asked) = joining.join_next().await {
+        let (node, ask, joined) = asked.expect("join");
+        match joined {
+            Joined::Own { token } => owned.push(FlightRef { token, id: ask.flight }),
+            other => others.push(other),
+        }
+        callers.push((node, ask));
+    }
+    assert_eq!(owned.len(), 1, "owners of {} at once: {owned:?}", callers.len());
+    (owned[0], others.iter().map(|joined| follows(joined, owned[0]).1).collect())
+}
+
+pub(super) async fn of_many_at_once_one_owns(engine: &dyn Place) {
+    let key = key();
+    let mut callers = Vec::new();
+    for _ in 0..4 {
+        let node = Node::new(engine, key).await;
+        let others = [node.beside(key), node.beside(key), node.beside(key)];
+        callers.extend([node].into_iter().chain(others).map(|node| (node, ask_long())));
+    }
+    let (first, mut ranks) = join_all(&mut callers).await;
+    ranks.sort_unstable();
+    assert!(ranks.iter().copied().eq(0..15), "{ranks:?}");
+    assert_eq!(callers[0].0.renewed(first).await, 15);
+    // And again, when they know of a flight that was let go.
+    callers[0].0.release(first.id, Some(first.token)).await;
+    for (_, ask) in &mut callers {
+        (ask.flight, ask.known) = (FlightId::random(), first.token);
+    }
+    let (second, _) = join_all(&mut callers).await;
+    assert!(second.token > first.token);
+    assert_eq!(callers[0].0.renewed(second).await, 15);
 }
 
 pub(super) async fn join_asked_again_is_owned_again(engine: &dyn Place) {

@@ -24,6 +24,7 @@ macro_rules! conformance_tests {
         $($then)*! { @each $given
             own (any) {
                 fresh_caller_is_granted
+                of_many_at_once_one_owns
                 join_asked_again_is_owned_again
                 late_duplicate_never_owns
                 late_duplicate_of_the_flight_before_never_owns
@@ -98,6 +99,7 @@ macro_rules! conformance_tests {
                 next_flight_begins_without_pieces
                 followers_hear_how_many_pieces_there_are
                 stream_lasts_as_long_as_its_lease
+                pieces_stay_for_their_time
                 stream_that_is_gone_is_sent_again
             }
             seal (any) {
@@ -114,6 +116,13 @@ macro_rules! conformance_tests {
                 listening_counts_those_who_came_before
                 listening_for_what_is_not_owned
             }
+            beat (any) {
+                beat_answers_each_in_order
+            }
+            whole (any) {
+                record_comes_back_byte_for_byte
+                pieces_come_back_byte_for_byte
+            }
             look (told) {
                 view_of_a_running_flight
                 followers_hear_where_the_owner_is_in_its_trace
@@ -125,6 +134,7 @@ macro_rules! conformance_tests {
                 follower_gets_push_with_record
                 push_between_join_and_wait_is_kept
                 push_outlives_a_wait_that_was_dropped
+                look_for_a_push_loses_none
                 pushes_begin_with_the_first_follow
                 release_is_pushed
                 failure_is_pushed

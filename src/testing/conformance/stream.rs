@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::{
     Place,
-    node::{KEEP, LAPSE, LEASE, Node, STEP, ask, ask_after, done, is_done, is_missing, key},
+    node::{
+        KEEP, LAPSE, LEASE, Node, STEP, ask, ask_after, ask_long, done, is_done, is_missing, key,
+    },
     pieces::{append, bytes, end, is_alone, is_streamed, owner, seal, sealed},
 };
 use crate::{
@@ -273,6 +275,18 @@ pub(super) async fn stream_lasts_as_long_as_its_lease(engine: &dyn Place) {
     assert_eq!(owner.listened(flight).await, 0);
     engine.elapse(STEP).await;
     owner.appended(&Append { keep: STEP, ..append(flight, 1, &["b"]) }).await;
+    assert_eq!(owner.read_all(flight, 0).await, (bytes(&["a", "b"]), None));
+}
+
+pub(super) async fn pieces_stay_for_their_time(engine: &dyn Place) {
+    let mut owner = Node::new(engine, key()).await;
+    let flight = owner.own(&ask_long()).await;
+    // Which begins anew with each: the first would be gone by then.
+    let keep = LAPSE;
+    owner.appended(&Append { keep, ..append(flight, 0, &["a"]) }).await;
+    engine.elapse(STEP).await;
+    owner.appended(&Append { keep, ..append(flight, 1, &["b"]) }).await;
+    engine.elapse(STEP * 3 / 2).await;
     assert_eq!(owner.read_all(flight, 0).await, (bytes(&["a", "b"]), None));
 }
 

@@ -4,7 +4,9 @@ use std::{any::Any, fmt::Write, sync::Arc};
 
 use tokio::task::JoinSet;
 
-use super::{Engine, Place, chain, end, follow, held, listen, look, own, seal, stream};
+use super::{
+    Engine, Place, beat, chain, end, follow, held, listen, look, own, seal, stream, whole,
+};
 use crate::{conformance_tests, store::BoxFuture};
 
 /// A rule of the store protocol.
