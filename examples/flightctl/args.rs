@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_singleflight::KeyDigest;
+use tower_singleflight::{KeyDigest, store::KeyView};
 
 pub(crate) const HELP: &str = "\
 Looks at the flights of a fleet, and ends them.
@@ -118,6 +118,11 @@ impl Args {
 }
 
 impl Args {
+    /// Whether it is about this key where none is named.
+    pub(crate) fn shows(&self, view: &KeyView) -> bool {
+        self.all || view.is_in_air()
+    }
+
     /// The store, without what may be a password.
     pub(crate) fn place(&self) -> String {
         match self.store.split_once("://") {

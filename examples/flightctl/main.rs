@@ -139,7 +139,7 @@ async fn list(args: &Args, fleet: &Fleet) -> Result<Vec<KeyView>, Failure> {
     while found.len() < args.limit {
         let Some(page) = scan.next().await? else { break };
         steps += 1;
-        let shown = page.keys.into_iter().filter(|view| args.all || view.is_in_air());
+        let shown = page.keys.into_iter().filter(|view| args.shows(view));
         found.extend(shown.map(|view| (view.key, view)));
         if !args.quiet {
             eprint!("\rsteps of the scan: {steps}, found: {} ", found.len());
@@ -165,7 +165,7 @@ async fn whole(args: &Args, fleet: &Fleet, key: &Key) -> Result<KeyDigest, Failu
     };
     let (mut scan, mut found) = (fleet.scan(), HashSet::new());
     while let Some(page) = scan.next().await? {
-        let shown = page.keys.into_iter().filter(|view| args.all || view.is_in_air());
+        let shown = page.keys.into_iter().filter(|view| args.shows(view));
         found.extend(shown.map(|view| view.key).filter(|key| key.to_string().starts_with(text)));
     }
     let mut found = found.into_iter();

@@ -96,8 +96,7 @@ impl Driver {
         let look = self.join(true);
         match self.session.open().join(look).await {
             Ok(Joined::Follow { flight, .. }) if flight != followed && told.leaves_alone() => {
-                self.marked = true;
-                self.unmark();
+                self.leave();
                 // With nothing of either: a newer one might end the same way for ever.
                 Step::Take(Joined::Private { left: Duration::ZERO })
             }
@@ -116,8 +115,7 @@ impl Driver {
             Ok(_) => told,
             Err(_) => {
                 // It may wait for nobody there.
-                self.marked = true;
-                self.unmark();
+                self.leave();
                 told
             }
         }

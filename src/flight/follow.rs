@@ -50,8 +50,7 @@ impl Driver {
                     self.between_owners();
                     self.passed_by += 1;
                     if self.passed_by >= PASSED_BY {
-                        self.marked = true;
-                        self.unmark();
+                        self.leave();
                         self.flight.decide(Verdict::Alone { together: true });
                         return Ok(Next::Over);
                     }
@@ -218,8 +217,9 @@ impl Driver {
         if self.failed_runs < FAILED_RUNS || !is_open {
             return false;
         }
-        self.marked = newer.is_some();
-        self.unmark();
+        if newer.is_some() {
+            self.leave();
+        }
         self.fail(kind, None);
         true
     }

@@ -324,6 +324,12 @@ impl Driver {
         }
     }
 
+    /// Ends a wait that no follower keeps: a look has left its mark, or may have.
+    fn leave(&mut self) {
+        self.marked = true;
+        self.unmark();
+    }
+
     /// What was handed out so far has lost its writer, and who may have it says nothing of
     /// the next one's.
     fn between_owners(&self) {

@@ -3,10 +3,7 @@ use std::{fmt, sync::Arc};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::Moment;
-use crate::{
-    frame::{Head, OF_THE_RUN},
-    headers::HeaderList,
-};
+use crate::frame::{Head, OF_THE_RUN};
 
 /// What is compared of a run.
 #[derive(Clone, Debug)]
@@ -46,11 +43,10 @@ impl Answer {
         at: Moment,
         hasher: &blake3::Hasher,
     ) -> Self {
-        let of_the_run = HeaderList::published(OF_THE_RUN);
         let trailers = trailers.map(|map| digests(map, |_| true, hasher));
         Self {
             status: head.status,
-            headers: digests(&head.headers, |name| !of_the_run.contains(name), hasher),
+            headers: digests(&head.headers, |name| !OF_THE_RUN.contains(&name.as_str()), hasher),
             body: *body.as_bytes(),
             trailers: trailers.unwrap_or_default(),
             varies,
